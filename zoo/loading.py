@@ -107,7 +107,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             if the file behind the URL changes.
             Or a checkpoint in the format of transformers: a folder with `config.json`, safetensors
             and a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists the
-            supported models.
+            supported models. Or an adapter of PEFT (LoRA) for one of these, which names its base:
+            the base is loaded, too, and the adapter is merged into its weights.
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: from
             `model.save_weights`, from a training checkpoint, or from a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
@@ -352,12 +353,19 @@ def _with_labels(trained, weights, dtype, overrides):
 
 def _of_checkpoint(folder, dtype, **overrides):
     """Returns the task of a Hugging Face checkpoint."""
+    from zoo.checkpoints.adapters import AdaptedFiles, base_of
     from zoo.checkpoints.loading import read_checkpoint
     from zoo.checkpoints.names import fill
     from zoo.checkpoints.tensor_files import TensorFiles
+    from zoo.storage.kinds import is_adapter
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
-        files = TensorFiles(folder)
+        if is_adapter(folder):
+            adapter, base = folder, base_of(folder)
+            folder = folder_of(base if os.path.isdir(base) else f"hf://{base}")
+            files = AdaptedFiles(folder, adapter)
+        else:
+            files = TensorFiles(folder)
         chosen = {name: overrides.pop(name, None) for name in CHOSEN}
         plan, tokenizer = read_checkpoint(folder, **chosen)
         layers = _most_layers(plan.options)

@@ -42,6 +42,7 @@ class TensorFiles:
 
     Args:
         folder: The folder.
+        stem: Name of a file without its ending, in place of those names.
 
     Attributes:
         shapes: Dictionary from the names of all tensors to their shapes.
@@ -51,8 +52,11 @@ class TensorFiles:
         ImportError: If there is only a pickled file, and PyTorch is missing.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, stem=None):
         self._folder = pathlib.Path(folder)
+        self._names = (
+            (SAFETENSORS, PICKLED) if stem is None else (f"{stem}.safetensors", f"{stem}.bin")
+        )
         self._read = {}  # functions by name
         self.shapes = {}
         self._add(self._folder)
@@ -97,15 +101,16 @@ class TensorFiles:
 
     def _add(self, folder, prefix=""):
         """Adds the tensors of a folder, with a prefix to their names."""
-        for kind, add in ((SAFETENSORS, self._add_safetensors), (PICKLED, self._add_pickled)):
+        kinds = self._add_safetensors, self._add_pickled
+        for kind, add in zip(self._names, kinds, strict=True):
             paths = _paths(folder, kind)
             for path in paths:
                 add(path, prefix)
             if paths:
                 return
         raise ValueError(
-            f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
-            f"json with its shards, or {PICKLED}."
+            f"{folder} holds no weights: there should be {self._names[0]}, {self._names[0]}.index."
+            f"json with its shards, or {self._names[1]}."
         )
 
     def _add_safetensors(self, path, prefix):

@@ -188,16 +188,7 @@ class TransformerLMReader(LanguageStack):
         return (x, [each for (each,) in weights]) if return_attention_scores else x
 
     def told(self, inputs, weights):
-        """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
-
-        Args:
-            inputs: The texts, in chunks, or the pairs.
-            weights: Weights that `call` returned for them.
-
-        Returns:
-            Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks *
-            length)`: the tokens that the answer came from, by rollout. A row sums to 1.
-        """
+        """Explains an answer by attention, as `zoo.models.text_encoder.TextEncoder.told` does."""
         token_ids, _ = parts_of(inputs)
         looks = self._pool(attention_rollout(weights), by_chunk(token_ids))
         return told_of_chunks(looks, token_ids, self.config.pad_id)

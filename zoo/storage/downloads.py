@@ -14,7 +14,7 @@ import pooch
 from zoo.atomic import flush, unfinished_folder
 from zoo.storage import CARD, CONFIG, FILES
 from zoo.storage.archives import LARGEST_ARCHIVE, unpack
-from zoo.storage.kinds import is_checkpoint
+from zoo.storage.kinds import is_adapter, is_checkpoint
 from zoo.storage.presets import check_files, fingerprint
 
 HUB, PIN = "hf://", "#sha256="
@@ -24,6 +24,8 @@ OF_CHECKPOINTS = (
     "*_Dense/config.json",
     "*_Dense/model.safetensors",
     "*_Pooling/config.json",
+    "adapter_config.json",
+    "adapter_model.safetensors",
     "added_tokens.json",
     "chat_template.jinja",
     "config_sentence_transformers.json",
@@ -237,6 +239,9 @@ def _from_hub(name):
             f"{HUB}{name} holds neither a preset nor a checkpoint of transformers: in the root of "
             f"the repository there is no {CARD}, and no {CONFIG} of a model."
         )
+    if is_adapter(folder):
+        has_weights = (folder / "adapter_model.safetensors").is_file()
+        return folder if has_weights else download("adapter_model.bin")
     places = folder, *folder.glob("*_Dense")
     are_safe = all(any(place.glob("model*.safetensors")) for place in places)
     return folder if are_safe else download(*PICKLED)
