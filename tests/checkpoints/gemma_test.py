@@ -26,8 +26,8 @@ def rounded(folder, family, **settings):
     return theirs, pieces
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("family", ["Gemma2", "Gemma", "Gemma3Text"])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("family", ["Gemma", "Gemma3Text", "Gemma2"])
 def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, family):
     theirs, pieces = rounded(tmp_path / "theirs", family)
     model = zoo.load(tmp_path / "theirs")

@@ -60,7 +60,6 @@ def test_files_of_opt_in_the_hub(tmp_path):
     assert again("a")["input_ids"] == pieces("a")["input_ids"]
     model = zoo.load(tmp_path)
     continuations.check_numbers(model, theirs, pieces)
-    continuations.check_texts(model, theirs, pieces)
 
 
 def test_config_of_bloom_in_the_hub(tmp_path):
