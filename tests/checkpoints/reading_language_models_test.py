@@ -140,9 +140,11 @@ def test_the_mean_of_tokens_that_see_one_another(gemma, tmp_path):
     expected = vectors(theirs, pieces, lambda x: x.mean(0), layers, tiny.TEXTS)
     np.testing.assert_allclose(model.embed(tiny.TEXTS), expected, atol=1e-5)
     assert model.core.config.vector_size == 10
+    model.save_to_preset(tmp_path / "preset")
     zoo.save_checkpoint(model, tmp_path / "saved")
-    found = zoo.load(tmp_path / "saved").embed(tiny.TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for saved in ("preset", "saved"):
+        found = zoo.load(tmp_path / saved).embed(tiny.TEXTS)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     ids = np.array([pieces.encode(tiny.TEXTS[0]).ids])
     with torch.no_grad():
         told = theirs(torch.tensor(ids), output_attentions=True).attentions
