@@ -308,6 +308,11 @@ def test_labels_for_a_language_model_of_the_zoo():
     assert set(model.classify(["To be, or not", "FIRST CITIZEN:"])) <= {"verse", "prose"}
 
 
+def test_a_kind_of_problem_without_labels():
+    with pytest.raises(ValueError, match=r"goes with a new head: labels=\['one', 'another'\]"):
+        zoo.load("transformer_lm_shakespeare", problem_type="multi_label_classification")
+
+
 def test_tags_are_for_encoders(qwen):
     with pytest.raises(ValueError, match="for a text encoder token_classification"):
         zoo.load(qwen[0], labels=["O", "B"], problem_type="token_classification")
