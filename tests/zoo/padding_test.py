@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
 from zoo.models.text_encoder import TextEncoder
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.readers.text import Tokenizer
+from zoo.readers.text.text_reader import TextReader
 
 SIZES = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "dropout": 0.0}
 
@@ -36,6 +38,35 @@ def test_padding_does_not_count_and_words_do(name, pad):
     for text, found in zip(texts, together, strict=True):
         np.testing.assert_allclose(found, model.embed(text), atol=1e-6)
     assert np.abs(together[0] - together[1]).max() > 0.01  # the word with id 0
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_texts_that_hold_the_padding_token():
+    """Its vector does not count, and the others keep their places, in training too."""
+    model = zoo.load(
+        "transformer_lm_labels", weights=None, tokenizer=tokenizer(), labels=["x", "y"], **SIZES
+    )
+    texts = ["b <pad> c", "c <pad>"]
+    found = model.classify(texts, return_probabilities=True, return_attention=True)
+    np.testing.assert_allclose([sum(row) for row in found.attention], 1.0, atol=1e-6)
+    x = model.core.blocks[0](
+        model.core.embed(np.array([[4, 2, 5]]), 0), mask=np.array([[True, False, True]])
+    )
+    logits = np.array(model.core.output_layer(model.core.norm(x)[:, -1]))
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(found.probabilities[:1], expected, atol=1e-6)
+    reader = TextReader(tokenizer(), 8)
+    read, _ = reader.read(texts)
+    (batch,) = reader.batched(tf.data.Dataset.from_tensor_slices((texts, [0, 1])), 2)
+    np.testing.assert_array_equal(batch[0], read)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_nothing_to_read():
+    """Without special tokens around them, empty texts have no token at all."""
+    model = zoo.load("transformer_lm_score", weights=None, tokenizer=tokenizer(), **SIZES)
+    assert model.score("") == 0.0
+    np.testing.assert_array_equal(model.score([("", "")]), [0.0])
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -207,5 +207,6 @@ class TransformerLMReader(LanguageStack):
         is_token = ops.not_equal(ids, self.config.pad_id)
         if self.config.pooling == "mean":
             return masked_mean(x, is_token)
-        last = ops.maximum(ops.sum(ops.cast(is_token, "int32"), axis=1) - 1, 0)
+        places = ops.arange(ops.shape(ids)[1], dtype="int32")
+        last = ops.max(ops.where(is_token, places, 0), axis=1)  # a text may hold padding tokens
         return ops.squeeze(ops.take_along_axis(x, last[:, None, None], axis=1), axis=1)

@@ -63,6 +63,8 @@ class TextReader:
         """Splits padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
         front, behind, pad_id = self.front, self.behind, self.pad_id
         room = self.max_length - len(front) - len(behind)
+        if not front and not behind:
+            tokens = with_a_place(tokens, pad_id)
         length = tf.shape(tokens)[1]
         count = tf.maximum(-(-length // room), 1)
         width = tf.where(count > 1, room, length)
@@ -93,17 +95,25 @@ class TextReader:
         def tokenize(texts, labels):
             return self.tokenizer.tokenize(texts), labels
 
-        batches = bucketed(examples, tokenize, batch_size, (self.pad_id,))
+        # A text may hold the padding token, which is none of its padding.
+        batches = bucketed(examples, tokenize, batch_size, (-1,))
 
         def cut(ids, labels):
-            lengths = tf.reduce_sum(tf.cast(ids != self.pad_id, tf.int32), axis=1)
-            return self.chunks(ids, lengths), labels
+            is_token = ids != -1
+            lengths = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1)
+            return self.chunks(tf.where(is_token, ids, self.pad_id), lengths), labels
 
         return batches.map(cut, num_parallel_calls=tf.data.AUTOTUNE)
 
     def example(self):
         """Returns a short text."""
         return "a"
+
+
+def with_a_place(ids, pad_id):
+    """Returns ids `(batch, length)`, with padding if the length is 0: models read no empty rows."""
+    missing = tf.maximum(1 - tf.shape(ids)[1], 0)
+    return tf.pad(ids, [[0, 0], [0, missing]], constant_values=pad_id)
 
 
 def bucketed(examples, read, batch_size, padding):
