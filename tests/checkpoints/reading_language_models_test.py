@@ -16,6 +16,7 @@ import safetensors.torch  # noqa: E402
 import tokenizers  # noqa: E402
 
 from tests.checkpoints import tiny  # noqa: E402
+from zoo.readers.text.reading import read_tokenizer  # noqa: E402
 
 PROMPTS = {"query": "The dogs: ", "document": ""}
 GEMMA = {
@@ -186,6 +187,24 @@ def test_exported_equals_in_memory(qwen, tmp_path):
     exported = tf.saved_model.load(str(model.export(tmp_path / "exported")))
     found = exported.signatures["query"](tf.constant(tiny.TEXTS))["embedding"]
     np.testing.assert_allclose(found, model.embed(tiny.TEXTS, prompt="query"), atol=1e-5)
+
+
+def test_a_template_among_several_post_processors(gemma, tmp_path):
+    definition = json.loads((gemma[0] / "tokenizer.json").read_text())
+    of_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
+    steps = [{**of_bytes, "use_regex": False}, definition["post_processor"]]
+    definition["post_processor"] = {"type": "Sequence", "processors": steps}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
+    told = json.loads((gemma[0] / "tokenizer_config.json").read_text()) | {"add_bos_token": True}
+    told["add_eos_token"] = True
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    tokenizer = read_tokenizer(tmp_path)
+    assert tokenizer.opening_ids == (tokenizer.start_id,)
+    assert tokenizer.closing_ids == (tokenizer.end_id,)
+    told["add_eos_token"] = False
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match="says add_eos_token=False, and the template"):
+        read_tokenizer(tmp_path)
 
 
 def test_settings_that_are_not_implemented(gemma, tmp_path):

@@ -1,5 +1,6 @@
 """Reads tokenizers from folders that `transformers` wrote."""
 
+import itertools
 import pathlib
 import re
 
@@ -176,8 +177,10 @@ def _require_same_template(definition, config, kind):
     """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
     if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
         return
-    single = (definition.get("post_processor") or {}).get("single") or []
-    special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
+    found = definition.get("post_processor") or {}
+    templates = [each.get("single") or [] for each in found.get("processors", [found])]
+    entries = itertools.chain.from_iterable(templates)
+    special = [entry["SpecialToken"]["id"] for entry in entries if "SpecialToken" in entry]
     for option, token in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
         wanted, token = config.get(option), content_of(config.get(token))
         if wanted is not None and bool(wanted) != (token in special):
