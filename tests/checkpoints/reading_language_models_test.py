@@ -306,6 +306,19 @@ def test_a_number_of_texts_and_pairs(tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_texts_that_end_with_the_padding_token(tmp_path):
+    """The end token of GPT-2 often pads; transformers reads the token before it."""
+    end = {"pad_token_id": 0, "eos_token_id": 0}
+    theirs, pieces = tiny.save(tmp_path, "GPT2", "ForSequenceClassification", num_labels=1)
+    theirs.config.update(end)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | end))
+    texts = ["The cats", "The cats<|endoftext|>", "a<|endoftext|>The dogs<|endoftext|>", "a"]
+    expected = logits(theirs, pieces, texts)[:, 0]
+    np.testing.assert_allclose(zoo.load(tmp_path).score(texts), expected, atol=1e-4)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_labels_for_an_embedder(gemma):
     model = zoo.load(gemma[0], labels=["a", "b"])
     assert isinstance(model, zoo.Classifier)

@@ -42,19 +42,17 @@ def test_padding_does_not_count_and_words_do(name, pad):
 
 @pytest.mark.usefixtures("eagerly")
 def test_texts_that_hold_the_padding_token():
-    """Its vector does not count, and the others keep their places, in training too."""
+    """Tokens keep their places, in training too, and the last one that is no padding decides."""
     model = zoo.load(
         "transformer_lm_labels", weights=None, tokenizer=tokenizer(), labels=["x", "y"], **SIZES
     )
     texts = ["b <pad> c", "c <pad>"]
     found = model.classify(texts, return_probabilities=True, return_attention=True)
     np.testing.assert_allclose([sum(row) for row in found.attention], 1.0, atol=1e-6)
-    x = model.core.blocks[0](
-        model.core.embed(np.array([[4, 2, 5]]), 0), mask=np.array([[True, False, True]])
-    )
-    logits = np.array(model.core.output_layer(model.core.norm(x)[:, -1]))
-    expected = np.exp(logits) / np.exp(logits).sum()
-    np.testing.assert_allclose(found.probabilities[:1], expected, atol=1e-6)
+    for ids, probabilities in zip(([4, 2, 5], [5]), found.probabilities, strict=True):
+        x = model.core.blocks[0](model.core.embed(np.array([ids]), 0))
+        logits = np.array(model.core.output_layer(model.core.norm(x)[:, -1]))[0]
+        np.testing.assert_allclose(probabilities, np.exp(logits) / np.exp(logits).sum(), atol=1e-6)
     reader = TextReader(tokenizer(), 8)
     read, _ = reader.read(texts)
     (batch,) = reader.batched(tf.data.Dataset.from_tensor_slices((texts, [0, 1])), 2)
