@@ -13,7 +13,7 @@ from zoo.readers.text.text_reader import TextReader
 SIZES = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "dropout": 0.0}
 
 
-def tokenizer(pad="<pad>"):
+def tokenizer(pad="<pad>", start="<s>"):
     """Its id 0 is a word, as in GPT-2."""
     special = ["<s>", "<pad>", "</s>"]
     vocabulary = {token: number for number, token in enumerate(["a", *special, "b", "c", "?"])}
@@ -25,7 +25,7 @@ def tokenizer(pad="<pad>"):
             {"id": vocabulary[token], "content": token, "special": True} for token in special
         ],
     }
-    return Tokenizer(definition, {"pad": pad, "start": "<s>", "end": "</s>"})
+    return Tokenizer(definition, {"pad": pad, "start": start, "end": "</s>"})
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -88,6 +88,12 @@ def test_translations_do_not_depend_on_the_others():
     together = model.translate(texts, **options)
     assert together == [model.translate(text, **options) for text in texts]
     assert model.core.config.pad_id == 2
+
+
+def test_tokens_around_texts_that_are_missing():
+    bare = tokenizer(start=None)
+    with pytest.raises(ValueError, match="a start and an end token.*start_id=None, end_id=3"):
+        zoo.load("text_encoder_embedding", weights=None, tokenizer=bare, **SIZES)
 
 
 def test_a_core_with_another_padding_token_is_refused():

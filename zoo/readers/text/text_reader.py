@@ -32,6 +32,12 @@ class TextReader:
 
     def __init__(self, tokenizer, max_length, around=None, pad_id=None):
         self.front, self.behind = around or ((tokenizer.start_id,), (tokenizer.end_id,))
+        if None in (*self.front, *self.behind):
+            raise ValueError(
+                "The tokenizer must have a start and an end token, which the model reads around a "
+                f"text. Received: one with start_id={tokenizer.start_id}, end_id="
+                f"{tokenizer.end_id}. Create it with the roles 'start' and 'end'."
+            )
         least = len(self.front) + 1 + len(self.behind)
         if max_length < least:
             raise ValueError(
