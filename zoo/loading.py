@@ -190,8 +190,8 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
             "model.between(source_language, target_language)."
         )
     architecture, arguments = read_config(folder)
-    takes_labels = _is_encoder(architecture) or architecture in WITH_LABELS
-    if takes_labels and "labels" in overrides and weights is not None and tokenizer is None:
+    asks_for_labels = "labels" in overrides and _takes_labels(architecture)
+    if asks_for_labels and weights is not None and tokenizer is None:
         return _with_labels(load(name, dtype=dtype), weights, dtype, overrides)
     is_changed = bool(overrides) or tokenizer is not None
     if weights is not None and is_changed:
@@ -210,11 +210,11 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
 
 def _refuse_changes(name, architecture, tokenizer, overrides):
     """Raises a `ValueError` for arguments that the weights of a preset do not fit."""
-    is_encoder = _is_encoder(architecture)
+    takes_labels = _takes_labels(architecture)
     settings, options = _option_names(architecture)
-    of_head = ["labels", "problem_type"] if is_encoder else []
+    of_head = ["labels", "problem_type"] if takes_labels else []
     _refuse_unknown(architecture, overrides, {*settings, *options, *of_head})
-    if is_encoder and "problem_type" in overrides and tokenizer is None:
+    if takes_labels and "problem_type" in overrides and tokenizer is None:
         raise ValueError(
             f"`problem_type` of {name} goes with a new head: labels=['one', 'another']. "
             f"Received: problem_type={overrides['problem_type']!r} without labels, which only "
@@ -306,8 +306,9 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
 
 
-def _is_encoder(architecture):
-    return architecture.startswith("text_encoder")
+def _takes_labels(architecture):
+    """Whether `labels` gives a trained model of this architecture a new head."""
+    return architecture.startswith("text_encoder") or architecture in WITH_LABELS
 
 
 def _with_labels(trained, weights, dtype, overrides):

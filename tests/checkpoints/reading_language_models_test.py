@@ -16,6 +16,7 @@ import safetensors.torch  # noqa: E402
 import tokenizers  # noqa: E402
 
 from tests.checkpoints import tiny  # noqa: E402
+from zoo.readers.text.reading import read_tokenizer  # noqa: E402
 
 PROMPTS = {"query": "The dogs: ", "document": ""}
 GEMMA = {
@@ -140,9 +141,11 @@ def test_the_mean_of_tokens_that_see_one_another(gemma, tmp_path):
     expected = vectors(theirs, pieces, lambda x: x.mean(0), layers, tiny.TEXTS)
     np.testing.assert_allclose(model.embed(tiny.TEXTS), expected, atol=1e-5)
     assert model.core.config.vector_size == 10
+    model.save_to_preset(tmp_path / "preset")
     zoo.save_checkpoint(model, tmp_path / "saved")
-    found = zoo.load(tmp_path / "saved").embed(tiny.TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for saved in ("preset", "saved"):
+        found = zoo.load(tmp_path / saved).embed(tiny.TEXTS)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     ids = np.array([pieces.encode(tiny.TEXTS[0]).ids])
     with torch.no_grad():
         told = theirs(torch.tensor(ids), output_attentions=True).attentions
@@ -184,6 +187,24 @@ def test_exported_equals_in_memory(qwen, tmp_path):
     exported = tf.saved_model.load(str(model.export(tmp_path / "exported")))
     found = exported.signatures["query"](tf.constant(tiny.TEXTS))["embedding"]
     np.testing.assert_allclose(found, model.embed(tiny.TEXTS, prompt="query"), atol=1e-5)
+
+
+def test_a_template_among_several_post_processors(gemma, tmp_path):
+    definition = json.loads((gemma[0] / "tokenizer.json").read_text())
+    of_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
+    steps = [{**of_bytes, "use_regex": False}, definition["post_processor"]]
+    definition["post_processor"] = {"type": "Sequence", "processors": steps}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
+    told = json.loads((gemma[0] / "tokenizer_config.json").read_text()) | {"add_bos_token": True}
+    told["add_eos_token"] = True
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    tokenizer = read_tokenizer(tmp_path)
+    assert tokenizer.opening_ids == (tokenizer.start_id,)
+    assert tokenizer.closing_ids == (tokenizer.end_id,)
+    told["add_eos_token"] = False
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    with pytest.raises(ValueError, match="says add_eos_token=False, and the template"):
+        read_tokenizer(tmp_path)
 
 
 def test_settings_that_are_not_implemented(gemma, tmp_path):
@@ -285,6 +306,19 @@ def test_a_number_of_texts_and_pairs(tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_texts_that_end_with_the_padding_token(tmp_path):
+    """The end token of GPT-2 often pads; transformers reads the token before it."""
+    end = {"pad_token_id": 0, "eos_token_id": 0}
+    theirs, pieces = tiny.save(tmp_path, "GPT2", "ForSequenceClassification", num_labels=1)
+    theirs.config.update(end)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | end))
+    texts = ["The cats", "The cats<|endoftext|>", "a<|endoftext|>The dogs<|endoftext|>", "a"]
+    expected = logits(theirs, pieces, texts)[:, 0]
+    np.testing.assert_allclose(zoo.load(tmp_path).score(texts), expected, atol=1e-4)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_labels_for_an_embedder(gemma):
     model = zoo.load(gemma[0], labels=["a", "b"])
     assert isinstance(model, zoo.Classifier)
@@ -304,6 +338,11 @@ def test_labels_for_a_language_model_of_the_zoo():
         x, y = own(x), others(y)
     np.testing.assert_allclose(x, y, atol=1e-6)
     assert set(model.classify(["To be, or not", "FIRST CITIZEN:"])) <= {"verse", "prose"}
+
+
+def test_a_kind_of_problem_without_labels():
+    with pytest.raises(ValueError, match=r"goes with a new head: labels=\['one', 'another'\]"):
+        zoo.load("transformer_lm_shakespeare", problem_type="multi_label_classification")
 
 
 def test_tags_are_for_encoders(qwen):

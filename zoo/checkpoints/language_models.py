@@ -27,7 +27,7 @@ def require_language_model(settings, folder, classes):
     kinds = [OF_LABELS, *(["Model"] if is_embedder(folder) else [])]
     others = {family + kind for family in families for kind in kinds}
     if settings.architecture not in others:
-        settings.require_class(classes)
+        settings.require_class([*classes, *(_KIND.sub(OF_LABELS, name) for name in classes)])
 
 
 def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT):
@@ -70,6 +70,9 @@ def _plan_of_labels(settings, folder, options, names, size):
     if kind != REGRESSION:
         architecture, labels = "transformer_lm_labels", settings.new_labels or settings.labels
         options = {**options, "labels": labels, "problem_type": kind}
+    # transformers reads the last token that has another id, also if the text ends with this one.
+    pad_id = settings.take("pad_token_id", default=None)
+    options = {**options, "pad_id": -1 if pad_id is None else pad_id}
     names = names._replace(table={**names.table, "output_layer": "score"})
     if settings.makes_head:
         family = _KIND.sub("", settings.architecture)

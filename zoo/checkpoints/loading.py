@@ -48,6 +48,9 @@ def read_checkpoint(folder, labels=None, problem_type=None, **languages):
         return plan, tokenizer_of(plan, folder)
     read = getattr(family, "tokenizer", read_tokenizer)
     tokenizer = read(folder, size=plan.size, **(languages if plan.has_languages else {}))
+    has_head = plan.architecture in ("transformer_lm_labels", "transformer_lm_score")
+    if has_head and plan.options["pad_id"] != tokenizer.pad_id:  # such as the unknown one of Llama
+        plan.options["pad_id"] = -1
     _require_same_padding(folder, plan, tokenizer)
     plan.options |= {name: getattr(tokenizer, name) for name in plan.of_tokenizer}
     return plan, tokenizer

@@ -1,5 +1,6 @@
 """Texts as models of labels read them: token ids in chunks, and one result for all of them."""
 
+import keras
 from keras import ops
 
 
@@ -49,10 +50,10 @@ def told_of_chunks(looks, token_ids, pad_id):
 
     Returns:
         Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks * length)`;
-        each row of the latter sums to 1.
+        each row of the latter sums to 1, or to 0 for a text without a token.
     """
     counts = ops.cast(ops.not_equal(by_chunk(token_ids), pad_id), "float32")
     looks = looks * counts * ops.sum(counts, axis=1, keepdims=True)
     looks = ops.reshape(looks, (ops.shape(token_ids)[0], -1))
-    looks = looks / ops.sum(looks, axis=1, keepdims=True)
+    looks = looks / ops.maximum(ops.sum(looks, axis=1, keepdims=True), keras.config.epsilon())
     return {"token_ids": ops.reshape(token_ids, (ops.shape(token_ids)[0], -1)), "attention": looks}

@@ -45,7 +45,8 @@ class TransformerLMReaderConfig(LanguageStackConfig):
         is_causal: Whether a token only attends to itself and those before it, as in Qwen3
             Embedding. If not, as in EmbeddingGemma, a `window` is that many neighbors, half of them
             on each side.
-        pooling: `"last"` for the vector of the last token, `"mean"` for the mean of all tokens.
+        pooling: `"last"` for the vector of the last token other than padding, `"mean"` for the mean
+            of all of them.
         projections: Dense layers after pooling with the head `"embedding"`, a list of dictionaries
             of `size`, and optionally `activation` and `use_bias`; `None` for no layer.
         unit_length: Whether vectors of the head `"embedding"` are normalized to length 1.
@@ -174,7 +175,8 @@ class TransformerLMReader(LanguageStack):
         x, weights = run_blocks(
             self.blocks,
             self.embed(ids, 0, training),
-            mask=ops.not_equal(ids, self.config.pad_id),
+            # Padding is behind: no token of a causal model sees it.
+            mask=None if self.config.is_causal else ops.not_equal(ids, self.config.pad_id),
             return_attention_scores=return_attention_scores,
             training=training,
         )
@@ -198,5 +200,6 @@ class TransformerLMReader(LanguageStack):
         is_token = ops.not_equal(ids, self.config.pad_id)
         if self.config.pooling == "mean":
             return masked_mean(x, is_token)
-        last = ops.maximum(ops.sum(ops.cast(is_token, "int32"), axis=1) - 1, 0)
+        places = ops.arange(ops.shape(ids)[1], dtype="int32")
+        last = ops.max(ops.where(is_token, places, 0), axis=1)  # texts may hold padding tokens
         return ops.squeeze(ops.take_along_axis(x, last[:, None, None], axis=1), axis=1)

@@ -117,13 +117,17 @@ def _kind_of(argument):
 
 def _is_plain(content):
     """Whether it is a list of numbers or texts, such as sizes; or a dictionary of options, each a
-    number, a text, such a list or `None`.
+    number, a text, such a list or `None`; or a list of such dictionaries, such as those of layers.
     """
     if isinstance(content, dict):
         values = [each for each in content.values() if each is not None]
         values = [value if isinstance(value, list) else [value] for value in values]
         return "class_name" not in content and all(map(_is_plain, values))
-    return all(isinstance(x, int | float | str) for x in content)
+    return all(isinstance(x, int | float | str) or _is_options(x) for x in content)
+
+
+def _is_options(content):
+    return isinstance(content, dict) and _is_plain(content)
 
 
 def _is_of(registered, kind):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from zoo.readers.text.text_reader import TextReader, bucketed
+from zoo.readers.text.text_reader import TextReader, bucketed, with_a_place
 from zoo.readers.text.texts import are_several, as_texts, entries_of, is_row
 
 
@@ -63,7 +63,7 @@ class PairReader(TextReader):
         token_ids, segment_ids = self._encode(requests)
         token_ids = token_ids.to_tensor(self.pad_id)
         is_readable = tf.fill(tf.shape(requests)[:1], True)
-        return _as_inputs(token_ids, segment_ids.to_tensor(0)), is_readable
+        return self._as_inputs(token_ids, segment_ids.to_tensor(0)), is_readable
 
     def batched(self, examples, batch_size):
         """Returns batches of (inputs, label) of texts or pairs of similar length.
@@ -83,14 +83,14 @@ class PairReader(TextReader):
             return *self._encode(pairs), labels
 
         batches = bucketed(examples, encode, batch_size, (self.pad_id, 0))
-        return batches.map(lambda ids, segments, labels: (_as_inputs(ids, segments), labels))
+        return batches.map(lambda ids, segments, labels: (self._as_inputs(ids, segments), labels))
 
     def _encode(self, pairs):
         texts, others = pairs[:, 0], pairs[:, 1]
         longest = min(self.max_length, self.tokenizer.longest_pair or self.max_length)
         return self.tokenizer.encode(texts, others, max_length=longest, dense=False)
 
-
-def _as_inputs(token_ids, segment_ids):
-    """Returns inputs in which each pair is a single chunk."""
-    return {"token_ids": token_ids[:, None], "segment_ids": segment_ids[:, None]}
+    def _as_inputs(self, token_ids, segment_ids):
+        """Returns inputs in which each pair is a single chunk."""
+        token_ids = with_a_place(token_ids, self.pad_id)[:, None]
+        return {"token_ids": token_ids, "segment_ids": with_a_place(segment_ids, 0)[:, None]}

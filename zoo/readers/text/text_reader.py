@@ -32,6 +32,12 @@ class TextReader:
 
     def __init__(self, tokenizer, max_length, around=None, pad_id=None):
         self.front, self.behind = around or ((tokenizer.start_id,), (tokenizer.end_id,))
+        if None in (*self.front, *self.behind):
+            raise ValueError(
+                "The tokenizer must have a start and an end token, which the model reads around a "
+                f"text. Received: one with start_id={tokenizer.start_id}, end_id="
+                f"{tokenizer.end_id}. Create it with the roles 'start' and 'end'."
+            )
         least = len(self.front) + 1 + len(self.behind)
         if max_length < least:
             raise ValueError(
@@ -63,6 +69,8 @@ class TextReader:
         """Splits padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
         front, behind, pad_id = self.front, self.behind, self.pad_id
         room = self.max_length - len(front) - len(behind)
+        if not front and not behind:
+            tokens = with_a_place(tokens, pad_id)
         length = tf.shape(tokens)[1]
         count = tf.maximum(-(-length // room), 1)
         width = tf.where(count > 1, room, length)
@@ -93,17 +101,25 @@ class TextReader:
         def tokenize(texts, labels):
             return self.tokenizer.tokenize(texts), labels
 
-        batches = bucketed(examples, tokenize, batch_size, (self.pad_id,))
+        # A text may hold the padding token, which is none of its padding.
+        batches = bucketed(examples, tokenize, batch_size, (-1,))
 
         def cut(ids, labels):
-            lengths = tf.reduce_sum(tf.cast(ids != self.pad_id, tf.int32), axis=1)
-            return self.chunks(ids, lengths), labels
+            is_token = ids != -1
+            lengths = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1)
+            return self.chunks(tf.where(is_token, ids, self.pad_id), lengths), labels
 
         return batches.map(cut, num_parallel_calls=tf.data.AUTOTUNE)
 
     def example(self):
         """Returns a short text."""
         return "a"
+
+
+def with_a_place(ids, pad_id):
+    """Returns ids `(batch, length)`, with padding if the length is 0: models read no empty rows."""
+    missing = tf.maximum(1 - tf.shape(ids)[1], 0)
+    return tf.pad(ids, [[0, 0], [0, missing]], constant_values=pad_id)
 
 
 def bucketed(examples, read, batch_size, padding):
