@@ -319,13 +319,16 @@ def test_texts_that_end_with_the_padding_token(tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_labels_for_an_embedder(gemma):
-    model = zoo.load(gemma[0], labels=["a", "b"])
-    assert isinstance(model, zoo.Classifier)
-    assert model.classify(["The cats"])[0] in ("a", "b")
-    np.testing.assert_array_equal(
-        model.core.embedding.table, zoo.load(gemma[0]).core.embedding.table
-    )
+def test_labels_for_an_embedder_and_for_a_stack_alone(gemma, tmp_path):
+    theirs, pieces = tiny.save(tmp_path, "Llama", "Model")
+    for folder, (stack, tokens) in ((gemma[0], gemma[1:3]), (tmp_path, (theirs, pieces))):
+        model = zoo.load(folder, labels=["a", "b"])
+        ids = tokens.encode("The cats")
+        with torch.no_grad():
+            last = stack(torch.tensor([getattr(ids, "ids", ids)])).last_hidden_state[0, -1]
+        expected = keras.ops.softmax(last.numpy() @ model.core.output_layer.kernel)
+        found = model.classify(["The cats"], return_probabilities=True)
+        np.testing.assert_allclose(found.probabilities[0], expected, atol=1e-5)
 
 
 @pytest.mark.usefixtures("eagerly")

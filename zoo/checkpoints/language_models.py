@@ -19,12 +19,14 @@ def require_language_model(settings, folder, classes):
 
     Args:
         settings: `Settings`.
-        folder: The folder. One of sentence-transformers may name the class of the stack alone.
+        folder: The folder. It may name the class of the stack alone if it is one of
+            sentence-transformers, or if the model gets a new head.
         classes: Names of the classes of transformers that write.
     """
     families = {_KIND.sub("", name) for name in classes}
     families |= {f"{family}Text" for family in families}  # as Gemma 3 calls its stack
-    kinds = [OF_LABELS, *(["Model"] if is_embedder(folder) else [])]
+    needs_stack_alone = is_embedder(folder) or settings.makes_head
+    kinds = [OF_LABELS, *(["Model"] if needs_stack_alone else [])]
     others = {family + kind for family in families for kind in kinds}
     if settings.architecture not in others:
         settings.require_class([*classes, *(_KIND.sub(OF_LABELS, name) for name in classes)])

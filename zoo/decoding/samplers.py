@@ -130,7 +130,7 @@ class TopPSampler(RandomSampler):
     Example:
 
     >>> TopPSampler(p=0.95)
-    TopPSampler(temperature=1.0, p=0.95, k=None)
+    TopPSampler(temperature=1.0, p=0.95)
     """
 
     p: float = 0.9
