@@ -13,8 +13,11 @@ def text_reader(core, tokenizer, max_length=None, kind=TextReader):
         max_length: Maximum number of tokens to read at once; defaults to that of the core.
         kind: The class of the reader.
     """
-    around = (tokenizer.opening_ids, tokenizer.closing_ids) if core.has_template else None
-    return kind(tokenizer, max_length or core.config.max_length, around, core.config.pad_id)
+    around = None
+    if getattr(core, "has_template", False):  # users' own cores need no such attribute
+        around = tokenizer.opening_ids, tokenizer.closing_ids
+    pad_id = getattr(core.config, "pad_id", None)
+    return kind(tokenizer, max_length or core.config.max_length, around, pad_id)
 
 
 def pair_reader(core, tokenizer):
