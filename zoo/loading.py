@@ -362,8 +362,7 @@ def _of_checkpoint(folder, dtype, **overrides):
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
         if is_adapter(folder):
-            adapter, base = folder, base_of(folder)
-            folder = folder_of(base if os.path.isdir(base) else f"hf://{base}")
+            adapter, folder = folder, folder_of(base_of(folder))
             files = AdaptedFiles(folder, adapter)
         else:
             files = TensorFiles(folder)

@@ -18,6 +18,7 @@ SETTINGS = {  # as PEFT writes them
     "alpha_pattern": {},
     "auto_mapping": None,
     "bias": "none",
+    "ensure_weight_tying": False,
     "fan_in_fan_out": False,
     "inference_mode": True,
     "init_lora_weights": True,
@@ -95,6 +96,7 @@ def test_the_model_is_the_merged_one(family, kind, layers, settings, tmp_path):
         ({"init_lora_weights": "pissa"}, "says init_lora_weights='pissa', which is not"),
         ({"modules_to_save": ["lm_head"]}, "says modules_to_save=.*lm_head.*not implemented"),
         ({"rank_pattern": {"q_proj": 2}}, "says rank_pattern=.*not implemented"),
+        ({"base_model_name_or_path": "/gone/base"}, "'/gone/base', which is no folder here"),
         ({"unheard_of": 1}, "settings that are not implemented: unheard_of=1"),
     ],
 )

@@ -1,5 +1,6 @@
 """Adapters of PEFT: low-rank updates (LoRA), which are added to the weights of their base."""
 
+import os
 import re
 
 import numpy as np
@@ -7,13 +8,14 @@ import numpy as np
 from zoo.checkpoints.settings import Settings
 from zoo.checkpoints.tensor_files import TensorFiles
 from zoo.storage.json_files import read_named_json
-from zoo.storage.kinds import ADAPTER, LARGEST_CONFIG
+from zoo.storage.kinds import ADAPTER, HUB, LARGEST_CONFIG, REPOSITORY
 
 WEIGHTS = "adapter_model"
 _UPDATE = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.(?:default\.)?weight")
 _WITHOUT_MEANING = (  # for merging
     "auto_mapping",
     "base_model_name_or_path",
+    "ensure_weight_tying",
     "exclude_modules",
     "inference_mode",
     "layers_pattern",
@@ -30,8 +32,21 @@ _WITHOUT_MEANING = (  # for merging
 
 
 def base_of(folder):
-    """Returns the name or the folder of the model that an adapter was trained for."""
-    return _settings(folder).take("base_model_name_or_path")
+    """Returns the model that an adapter was trained for, as `zoo.load` takes it.
+
+    Raises:
+        ValueError: If it is neither a folder here nor a repository of the Hub.
+    """
+    settings = _settings(folder)
+    base = settings.take("base_model_name_or_path")
+    if os.path.isdir(base):
+        return base
+    if not REPOSITORY.fullmatch(base):
+        raise ValueError(
+            f"{settings.path} says base_model_name_or_path={base!r}, which is no folder here. "
+            "Write that of the base there, or its name in the Hub: 'organization/name'."
+        )
+    return f"{HUB}{base}"
 
 
 class AdaptedFiles(TensorFiles):

@@ -123,7 +123,7 @@ def _kind(settings):
     """Returns the name of a sampler, and its own options."""
     beams = settings.take("num_beams", default=None) or 1
     penalty = settings.take("length_penalty", default=None)
-    stops = settings.take("early_stopping", default=None) or False
+    stops = settings.take("early_stopping", default=False)
     temperature = settings.take("temperature", default=None)
     k, p = settings.take("top_k", default=None), settings.take("top_p", default=None)
     if settings.take("do_sample", default=False):

@@ -14,10 +14,10 @@ import pooch
 from zoo.atomic import flush, unfinished_folder
 from zoo.storage import CARD, CONFIG, FILES
 from zoo.storage.archives import LARGEST_ARCHIVE, unpack
-from zoo.storage.kinds import is_adapter, is_checkpoint
+from zoo.storage.kinds import HUB, REPOSITORY, is_adapter, is_checkpoint
 from zoo.storage.presets import check_files, fingerprint
 
-HUB, PIN = "hf://", "#sha256="
+PIN = "#sha256="
 # The files of a transformers checkpoint, besides those of a preset; no code.
 OF_CHECKPOINTS = (
     "*.spm",
@@ -211,7 +211,7 @@ class _Limited:
 def _from_hub(name):
     """Returns the folder of a Hugging Face Hub repository, in the cache of its client."""
     repository, _, revision = name.partition("@")
-    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repository):
+    if not REPOSITORY.fullmatch(repository):
         raise ValueError(
             f"Expected {HUB}user/name or {HUB}user/name@revision. Received: {HUB}{name}."
         )

@@ -1,8 +1,12 @@
 """The kind of a model's folder: a preset, a checkpoint of transformers, or an adapter of PEFT."""
 
+import re
+
 from zoo.storage import CARD, CONFIG
 from zoo.storage.json_files import read_json
 
+HUB = "hf://"
+REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # of the Hub: user/name
 ADAPTER = "adapter_config.json"
 LARGEST_CONFIG = 2**24  # bytes
 
