@@ -11,6 +11,19 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:Even though the `tf.config")
 
 
+def pytest_collection_finish(session):
+    """Saves a tenth of the time: TensorFlow looks at the stack for each operation of a graph.
+
+    It is for messages about operations that fail, and pytest's stack is deep.
+    """
+    if session.config.getoption("--full") or "tensorflow" not in sys.modules:
+        return
+    from tensorflow.python.util import tf_stack
+
+    stack = tf_stack.extract_stack()
+    tf_stack.extract_stack = lambda stacklevel: stack
+
+
 @pytest.fixture(autouse=True)
 def every_form(request, monkeypatch):
     """With `--full`, every test of gradients computes them eagerly, in a graph and with XLA."""
