@@ -28,6 +28,7 @@ from keras_attention.recurrent import AttentionRNN
 from keras_attention.recurrent_cell import AttentionCell
 from keras_attention.reformer import ReformerAttention
 from keras_attention.retention import RetentionAttention
+from keras_attention.slots import SlotAttention
 from keras_attention.talking_heads import TalkingHeadsAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
@@ -60,6 +61,7 @@ __all__ = [
     "PerformerAttention",
     "ReformerAttention",
     "RetentionAttention",
+    "SlotAttention",
     "TalkingHeadsAttention",
     "TransformerBlock",
     "alignments",

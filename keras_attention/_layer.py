@@ -111,6 +111,16 @@ class AttentionLayer(ChecksMasks, Recomputable):
             )
 
 
+def require_sequence(owner, shape):
+    """Raises a `ValueError` unless the shape is that of sequences."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"{owner} needs sequences of shape (batch, length, size). Received: shape "
+            f"{tuple(shape)}. Turn images into sequences with "
+            "keras.layers.Reshape((height * width, channels))."
+        )
+
+
 def require_built(layer, shapes):
     """Raises a `ValueError` that names the arguments of `build` if a layer has no weights yet."""
     if not layer.built:

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
-from keras_attention._layer import ChecksMasks, as_floats
+from keras_attention._layer import ChecksMasks, as_floats, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
 from keras_attention.attention import memory_attention
@@ -82,7 +82,7 @@ class AttentionPooling(ChecksMasks, Recomputable):
         self.num_queries = num_queries
 
     def build(self, x_shape):
-        self._require_sequence(x_shape)
+        require_sequence(type(self).__name__, x_shape)
         batch, _, size = x_shape
         number = self.num_queries or 1
         self.query = self.add_weight(
@@ -116,18 +116,10 @@ class AttentionPooling(ChecksMasks, Recomputable):
 
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights."""
-        self._require_sequence(x_shape)
+        require_sequence(type(self).__name__, x_shape)
         query_shape = (x_shape[0], self.num_queries or 1, x_shape[2])
         batch, number, *sizes = self.attention.compute_output_shape(query_shape, x_shape)
         return (batch, *sizes) if self.num_queries is None else (batch, number, *sizes)
-
-    def _require_sequence(self, x_shape):
-        if len(x_shape) != 3:
-            raise ValueError(
-                "AttentionPooling needs sequences of shape (batch, length, size). Received: shape "
-                f"{tuple(x_shape)}. Turn images into sequences with "
-                "keras.layers.Reshape((height * width, channels))."
-            )
 
     def get_config(self):
         return {

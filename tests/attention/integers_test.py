@@ -26,6 +26,7 @@ from keras_attention import (
     PerformerAttention,
     ReformerAttention,
     RetentionAttention,
+    SlotAttention,
     TalkingHeadsAttention,
     positions,
 )
@@ -54,6 +55,7 @@ LAYERS = {
     "Reformer": ReformerAttention(2, 3, bucket_size=2),
     "gated delta": GatedDeltaAttention(2, 3),
     "retention": RetentionAttention(2, 4),
+    "slots": SlotAttention(2, learned_slots=True),
     "Gaussian mixture": GaussianMixtureAttention(2, 4),
     "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
     "encoder": EncoderBlock(2, 8),
@@ -62,7 +64,13 @@ LAYERS = {
     "appended position": positions.LearnedPosition(4, mode="concatenate"),
 }
 
-NUMBERS_OF_INPUTS = {"regression": 3, "encoder": 1, "position": 1, "appended position": 1}
+NUMBERS_OF_INPUTS = {
+    "regression": 3,
+    "slots": 1,
+    "encoder": 1,
+    "position": 1,
+    "appended position": 1,
+}
 
 
 @pytest.mark.parametrize(

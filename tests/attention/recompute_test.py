@@ -28,6 +28,7 @@ from keras_attention import (
     PerformerAttention,
     ReformerAttention,
     RetentionAttention,
+    SlotAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     _recompute,
@@ -117,6 +118,11 @@ def test_kernel_regression_learns_the_same():
 @pytest.mark.full
 def test_pooling_learns_the_same():
     assert_same_losses(lambda x, mask: AttentionPooling(num_queries=LENGTH)(x, mask=mask))
+
+
+@pytest.mark.full
+def test_slots_learn_the_same():
+    assert_same_losses(lambda x, mask: SlotAttention(LENGTH)(x, mask=mask))
 
 
 @pytest.mark.full

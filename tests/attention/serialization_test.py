@@ -26,6 +26,7 @@ from keras_attention import (
     PerformerAttention,
     ReformerAttention,
     RetentionAttention,
+    SlotAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     alignments,
@@ -111,6 +112,7 @@ NUMBERS_OF_NUMPY = [
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (GaussianMixtureAttention, {"num_components": TWO, "units": TWO, "initial_width": HALF}),
     (NadarayaWatson, {"width": TWO}),
+    (SlotAttention, {"num_slots": TWO, "slot_size": TWO, "epsilon": HALF}),
     (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
     (FeedForward, {"hidden": TWO, "dropout": HALF}),
@@ -126,9 +128,9 @@ NUMBERS_OF_NUMPY = [
 @pytest.mark.parametrize(("layer_class", "arguments"), NUMBERS_OF_NUMPY)
 def test_numbers_of_numpy_are_numbers(layer_class, arguments):
     layer, x = layer_class(**arguments), np.ones((2, 4, 4), "float32")
-    number_of_inputs = {EncoderBlock: 1, FeedForward: 1, NadarayaWatson: 3}.get(layer_class, 2)
+    number_of_inputs = {EncoderBlock: 1, FeedForward: 1, NadarayaWatson: 3, SlotAttention: 1}
     is_embedding = issubclass(layer_class, positions.PositionEmbedding)
-    layer(*[x] * (1 if is_embedding else number_of_inputs))
+    layer(*[x] * (1 if is_embedding else number_of_inputs.get(layer_class, 2)))
     config = layer.get_config()
     assert {name: config[name] for name in arguments} == arguments
     check_config(layer_class, arguments)
@@ -164,6 +166,7 @@ def model_of_every_layer():
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     pooling = AttentionPooling(MultiHeadAttention(2, 3), num_queries=2)
     outputs["pooled"] = pooling(memory, mask=visible)
+    outputs["slots"] = SlotAttention(2, 3, learned_slots=True)(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), GaussianMixtureAttention(2, 3))
