@@ -35,7 +35,7 @@ class Attention(GrowingMemory, MemoryAttention):
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
-        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`,
+        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"kerple"`, `"t5"`, `"shaw"`,
             `"transformer_xl"`, `"disentangled"`, an object of `keras_attention.positions`, its
             config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.

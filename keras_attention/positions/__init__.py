@@ -7,6 +7,7 @@ from keras_attention.positions.disentangled import Disentangled, DistanceEmbeddi
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.grid_bias import GridBias
 from keras_attention.positions.grid_rotary import GridRotary
+from keras_attention.positions.kerple import Kerple
 from keras_attention.positions.learned import LearnedPosition
 from keras_attention.positions.rotary import Rotary
 from keras_attention.positions.scaling import (
@@ -27,6 +28,7 @@ _registry = Registry(
     {
         "alibi": ALiBi,
         "disentangled": Disentangled,
+        "kerple": Kerple,
         "rotary": Rotary,
         "shaw": Shaw,
         "t5": T5Bias,
@@ -45,6 +47,7 @@ __all__ = [
     "DynamicScaling",
     "GridBias",
     "GridRotary",
+    "Kerple",
     "LearnedPosition",
     "LinearScaling",
     "Llama3Scaling",

@@ -44,6 +44,7 @@ POSITIONS = {
     None: lambda: None,
     "rotary": positions.Rotary,
     "alibi": positions.ALiBi,
+    "kerple": lambda: positions.Kerple("power"),
     "t5": lambda: positions.T5Bias(8, 6),
     "shaw": lambda: positions.Shaw(2),
     "grid_bias": lambda: positions.GridBias((3, 4), (2, 3), num_prefix_tokens=1),

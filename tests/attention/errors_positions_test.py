@@ -39,6 +39,10 @@ MISTAKES = {
         lambda: positions.SinusoidalPosition("concatenate", size=0),
         ["`size` of SinusoidalPosition must be a positive integer", "size=0"],
     ),
+    "unknown kind of penalty": (
+        lambda: positions.Kerple("log"),
+        ["`kind` of Kerple must be one of logarithmic, power", "kind='log'"],
+    ),
     "wavelength of 0": (
         lambda: positions.SinusoidalPosition(max_wavelength=0),
         ["`max_wavelength` of SinusoidalPosition must be above 1", "max_wavelength=0"],

@@ -32,6 +32,22 @@ def alibi_bias(position, query, queries, keys):
     return bias
 
 
+def kerple_bias(position, query, queries, keys):
+    rate, growth = (
+        np.logaddexp(0, ops.convert_to_numpy(each).astype("float64")).reshape(-1)
+        for each in (position.rate, position.growth)
+    )
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        head, distance = (front[1] if query.ndim == 4 else 0), abs(int(queries[i]) - int(keys[j]))
+        if position.kind == "logarithmic":
+            bias[(*front, i, j)] = -rate[head] * np.log(1 + growth[head] * distance)
+        else:
+            power = 2 - 2 * np.exp(-growth[head])  # 2 sigmoid, of the softplus
+            bias[(*front, i, j)] = -rate[head] * float(distance) ** power
+    return bias
+
+
 def t5_bias(position, query, queries, keys):
     """The bias of `T5Bias(8, 6)`."""
     table = _embeddings(position)
@@ -151,6 +167,7 @@ def bias(position, query, key, queries, keys, *projected):
 BIASES = {
     positions.ALiBi: alibi_bias,
     positions.GridBias: grid_bias,
+    positions.Kerple: kerple_bias,
     positions.T5Bias: t5_bias,
     positions.Shaw: shaw_bias,
     positions.TransformerXL: transformer_xl_bias,

@@ -20,6 +20,7 @@ from tests.attention.gradients import gradients
 from tests.attention.position_equations import (
     alibi_bias,
     grid_bias,
+    kerple_bias,
     rotary,
     shaw_bias,
     t5_bias,
@@ -162,6 +163,8 @@ def bias_of(position, query, queries, keys, key=None):
 
 BIASES = {
     "alibi": (positions.ALiBi, alibi_bias),
+    "kerple": (positions.Kerple, kerple_bias),
+    "kerple, power": (lambda **arguments: positions.Kerple("power", **arguments), kerple_bias),
     "t5": (lambda **arguments: positions.T5Bias(8, 6, **arguments), t5_bias),
     "shaw": (lambda **arguments: positions.Shaw(2, **arguments), shaw_bias),
     "transformer_xl": (positions.TransformerXL, transformer_xl_bias),
@@ -369,7 +372,9 @@ def test_files_keep_vectors_of_distances_shared(tmp_path):
 
 
 def test_names_make_the_positions_inside_heads():
-    assert positions.names() == ["alibi", "disentangled", "rotary", "shaw", "t5", "transformer_xl"]
+    assert set(positions.names()) == {
+        *("alibi", "disentangled", "kerple", "rotary", "shaw", "t5", "transformer_xl")
+    }
     for name in positions.names():
         position = positions.get(name)
         assert positions.get(position) is position
@@ -391,6 +396,7 @@ ARGUMENTS = [
     ),
     (positions.Rotary, {"max_wavelength": 77, "fraction": 0.5, "name": "turn"}),
     (positions.ALiBi, {"name": "line"}),
+    (positions.Kerple, {"kind": "power"}),
     (
         positions.T5Bias,
         {

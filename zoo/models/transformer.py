@@ -26,7 +26,8 @@ class StackConfig(CheckedOptions):
         normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, the place of the normalizations in
             a block, as for `EncoderBlock`.
         position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
-            `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
+            `"kerple"`, `"t5"` or `"shaw"`, which act in self-attention, or the config of such a
+            position.
         activation: Activation of the feed-forward networks.
         gated: Whether the feed-forward networks are gated, as in Llama.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"`, the kind of normalization.
