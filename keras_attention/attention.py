@@ -35,9 +35,9 @@ class Attention(GrowingMemory, MemoryAttention):
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
-        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"kerple"`, `"t5"`, `"shaw"`,
-            `"transformer_xl"`, `"disentangled"`, an object of `keras_attention.positions`, its
-            config, or `None`.
+        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"kerple"`, `"t5"`,
+            `"shaw"`, `"transformer_xl"`, `"disentangled"`, an object of
+            `keras_attention.positions`, its config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         use_sink: Whether the extra key of the normalizer `"softmax_one"` has a learned score `b`,
             one for each head, as in gpt-oss (OpenAI 2025, https://arxiv.org/abs/2508.10925):
