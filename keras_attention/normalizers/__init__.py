@@ -5,6 +5,7 @@ from keras_attention.normalizers.base import Normalizer
 from keras_attention.normalizers.dense import Sigmoid, Softmax, SoftmaxOne, Sum
 from keras_attention.normalizers.hard import Hard
 from keras_attention.normalizers.sparse import Entmax15, Sparsemax
+from keras_attention.normalizers.stick_breaking import StickBreaking
 
 _registry = Registry(
     "normalizer",
@@ -16,6 +17,7 @@ _registry = Registry(
         "softmax": Softmax,
         "softmax_one": SoftmaxOne,
         "sparsemax": Sparsemax,
+        "stick_breaking": StickBreaking,
         "sum": Sum,
     },
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Softmax",
     "SoftmaxOne",
     "Sparsemax",
+    "StickBreaking",
     "Sum",
     "get",
     "names",

@@ -19,7 +19,7 @@ def _same_numbers_in_any_order():
 
 
 NAMES = list(oracle.NORMALIZERS)
-NO_DISTRIBUTION = "sigmoid", "softmax_one"  # their weights do not sum to 1
+NO_DISTRIBUTION = "sigmoid", "softmax_one", "stick_breaking"  # their weights do not sum to 1
 SMOOTH = [name for name in NAMES if name != "hard"]
 
 

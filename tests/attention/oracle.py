@@ -38,6 +38,14 @@ def _row_of_simplex(power):
     return weights
 
 
+def _row_of_stick(scores):
+    weights, left = [], 1.0
+    for part in 1 / (1 + np.exp(-np.clip(scores[::-1], -700, 700))):
+        weights.append(part * left)
+        left *= 1 - part
+    return np.array(weights[::-1])
+
+
 # the weights that a normalizer computes from the visible scores of one row
 NORMALIZERS = {
     "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
@@ -46,6 +54,7 @@ NORMALIZERS = {
     ),
     "sum": _row_of_sum,
     "sigmoid": lambda scores: 1 / (1 + np.exp(-np.maximum(scores, -700))),
+    "stick_breaking": _row_of_stick,
     "hard": lambda scores: np.eye(len(scores))[scores.argmax()],
     "sparsemax": _row_of_simplex(1),
     "entmax15": _row_of_simplex(2),
