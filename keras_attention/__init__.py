@@ -11,6 +11,7 @@ from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
+from keras_attention.feature_maps import ChannelAttention, SpatialAttention
 from keras_attention.feed_forward import FeedForward
 from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
@@ -40,6 +41,7 @@ __all__ = [
     "AttentionPooling",
     "AttentionRNN",
     "BlockSelectionAttention",
+    "ChannelAttention",
     "ConformerBlock",
     "ConvolutionModule",
     "Coverage",
@@ -62,6 +64,7 @@ __all__ = [
     "ReformerAttention",
     "RetentionAttention",
     "SlotAttention",
+    "SpatialAttention",
     "TalkingHeadsAttention",
     "TransformerBlock",
     "alignments",

@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionCell,
     AttentionRNN,
     BlockSelectionAttention,
+    ChannelAttention,
     DecoderBlock,
     DifferentialAttention,
     EncoderBlock,
@@ -27,6 +28,7 @@ from keras_attention import (
     ReformerAttention,
     RetentionAttention,
     SlotAttention,
+    SpatialAttention,
     TalkingHeadsAttention,
     positions,
 )
@@ -56,6 +58,8 @@ LAYERS = {
     "gated delta": GatedDeltaAttention(2, 3),
     "retention": RetentionAttention(2, 4),
     "slots": SlotAttention(2, learned_slots=True),
+    "channels": ChannelAttention(2),
+    "places": SpatialAttention(3),
     "Gaussian mixture": GaussianMixtureAttention(2, 4),
     "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
     "encoder": EncoderBlock(2, 8),
@@ -67,6 +71,8 @@ LAYERS = {
 NUMBERS_OF_INPUTS = {
     "regression": 3,
     "slots": 1,
+    "channels": 1,
+    "places": 1,
     "encoder": 1,
     "position": 1,
     "appended position": 1,

@@ -12,6 +12,7 @@ from keras_attention import (
     Attention,
     AttentionPooling,
     BlockSelectionAttention,
+    ChannelAttention,
     DifferentialAttention,
     EncoderBlock,
     FeedForward,
@@ -29,6 +30,7 @@ from keras_attention import (
     ReformerAttention,
     RetentionAttention,
     SlotAttention,
+    SpatialAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     _recompute,
@@ -118,6 +120,11 @@ def test_kernel_regression_learns_the_same():
 @pytest.mark.full
 def test_pooling_learns_the_same():
     assert_same_losses(lambda x, mask: AttentionPooling(num_queries=LENGTH)(x, mask=mask))
+
+
+@pytest.mark.full
+def test_attention_to_channels_and_places_learns_the_same():
+    assert_same_losses(lambda x, mask: SpatialAttention(3)(ChannelAttention(2)(x, mask=mask)))
 
 
 @pytest.mark.full

@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     BlockSelectionAttention,
+    ChannelAttention,
     Coverage,
     DecoderBlock,
     EncoderBlock,
@@ -27,6 +28,7 @@ from keras_attention import (
     ReformerAttention,
     RetentionAttention,
     SlotAttention,
+    SpatialAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     alignments,
@@ -112,6 +114,7 @@ NUMBERS_OF_NUMPY = [
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (GaussianMixtureAttention, {"num_components": TWO, "units": TWO, "initial_width": HALF}),
     (NadarayaWatson, {"width": TWO}),
+    (ChannelAttention, {"reduction": TWO, "kernel_size": ONE}),
     (SlotAttention, {"num_slots": TWO, "slot_size": TWO, "epsilon": HALF}),
     (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
@@ -128,7 +131,10 @@ NUMBERS_OF_NUMPY = [
 @pytest.mark.parametrize(("layer_class", "arguments"), NUMBERS_OF_NUMPY)
 def test_numbers_of_numpy_are_numbers(layer_class, arguments):
     layer, x = layer_class(**arguments), np.ones((2, 4, 4), "float32")
-    number_of_inputs = {EncoderBlock: 1, FeedForward: 1, NadarayaWatson: 3, SlotAttention: 1}
+    number_of_inputs = {NadarayaWatson: 3}
+    number_of_inputs |= dict.fromkeys(
+        [ChannelAttention, EncoderBlock, FeedForward, SlotAttention], 1
+    )
     is_embedding = issubclass(layer_class, positions.PositionEmbedding)
     layer(*[x] * (1 if is_embedding else number_of_inputs.get(layer_class, 2)))
     config = layer.get_config()
@@ -166,6 +172,7 @@ def model_of_every_layer():
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     pooling = AttentionPooling(MultiHeadAttention(2, 3), num_queries=2)
     outputs["pooled"] = pooling(memory, mask=visible)
+    outputs["places"] = SpatialAttention(3)(ChannelAttention(2)(memory, mask=visible))
     outputs["slots"] = SlotAttention(2, 3, learned_slots=True)(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
