@@ -1,4 +1,4 @@
-"""Retention: linear attention whose weights decay with the distance, at a fixed rate per head."""
+"""Retention: linear attention whose weights decay with the distance."""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,6 +12,8 @@ from keras_attention._checks import plain, require_positive_numbers
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._registry import serialize
 from keras_attention._rotary import get_rotary
+
+TEMPERATURE = 16  # keeps the decays of an untrained layer near 1
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -29,21 +31,29 @@ class RetentionAttention(RecurrentAttention):
     `Norm` normalizes each head to mean 0 and variance 1, as a group normalization does. It has no
     scale, which `W^O` contains.
 
+    With `gated=True`, each position decides how much of the memory decays, in place of `γ_h`:
+
+    $$ γ_{ht} = σ(W^γ x_t + b)_h^{1/16} $$
+
     Time is linear in the length, and a call computes the positions of a chunk in parallel. `step`
     decodes with a memory of constant size, `S`.
 
-    Paper: Sun et al. 2023, Retentive Network: A Successor to Transformer for Large Language Models
-    (https://arxiv.org/abs/2307.08621). `GatedDeltaAttention` learns when to forget.
+    Papers: Sun et al. 2023, Retentive Network: A Successor to Transformer for Large Language Models
+    (https://arxiv.org/abs/2307.08621); gated: Sun et al. 2024, You Only Cache Once: Decoder-Decoder
+    Architectures for Language Models, section 3 (https://arxiv.org/abs/2405.05254).
+    `GatedDeltaAttention` also corrects what the memory holds.
 
     Args:
         num_heads: Number of heads.
         key_dim: `d`, the size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `2 · key_dim`, as in the paper.
         output_dim: Size of the output. Defaults to the size of the query.
+        gated: Whether the decay depends on the inputs. A hidden position then does not decay the
+            memory.
         position: `"rotary"`, a `positions.Rotary` with its own options, its config, or `None`.
         epsilon: Added to the variance by the normalization, above 0.
         use_bias: Whether the projections add a bias, or a collection of those that do: `"query"`,
-            `"key"`, `"value"`, `"output_gate"`, `"output"`.
+            `"key"`, `"value"`, `"decay"` if gated, `"output_gate"`, `"output"`.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
             `MultiHeadAttention`.
 
@@ -73,7 +83,7 @@ class RetentionAttention(RecurrentAttention):
     True
     """
 
-    projections = ("query", "key", "value", "output_gate", "output")
+    projections = ("query", "key", "value", "decay", "output_gate", "output")
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class RetentionAttention(RecurrentAttention):
         value_dim: int | None = None,
         *,
         output_dim: int | None = None,
+        gated: bool = False,
         position: Any = "rotary",
         epsilon: float = 1e-6,
         use_bias: bool | Collection[str] = True,
@@ -91,6 +102,7 @@ class RetentionAttention(RecurrentAttention):
         if value_dim is None:
             self.value_dim = 2 * self.key_dim
         owner = type(self).__name__
+        self.gated = gated
         self.position = get_rotary(owner, position, or_none=True)
         require_positive_numbers(owner, epsilon=epsilon)
         self.epsilon = plain(epsilon)
@@ -99,6 +111,9 @@ class RetentionAttention(RecurrentAttention):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
         self._build_projections(query_shape, value_shape, key_shape)
+        self.decay_projection = None
+        if self.gated:
+            self.decay_projection = self._projection("decay", self.num_heads, value_shape)
         size = self.num_heads * self.value_dim
         self.output_gate_projection = self._projection("output_gate", size, query_shape)
         if self.position is not None:
@@ -113,16 +128,24 @@ class RetentionAttention(RecurrentAttention):
         places = ops.arange(shape_of(query)[1], dtype="int32") + start
         query = self._rotated(self.query_projection, query, places)
         key = self._rotated(self.key_projection, value, places)
-        batch, heads, length, _ = shape_of(key)
-        log_decays = np.log1p(-(2.0 ** (-5 - np.arange(self.num_heads)))).astype("float32")
         written = Written(
             query * self.key_dim**-0.5,
             ops.where(visible[:, None, :, None], key, 0.0),
             self._project(self.value_projection, value, self.value_dim),
-            ops.broadcast_to(log_decays[:, None], (batch, heads, length)),
+            self._log_decay(value, visible),
             None,
         )
         return written, recent
+
+    def _log_decay(self, value, visible):
+        """Returns the logarithm of `γ`, float32 `(batch, num_heads, length)`."""
+        if self.gated:
+            logits = ops.cast(self.decay_projection(value), "float32")
+            log_decays = ops.swapaxes(ops.log_sigmoid(logits) / TEMPERATURE, 1, 2)
+            return ops.where(visible[:, None], log_decays, 0.0)
+        batch, length, _ = shape_of(value)
+        log_decays = np.log1p(-(2.0 ** (-5 - np.arange(self.num_heads)))).astype("float32")
+        return ops.broadcast_to(log_decays[:, None], (batch, self.num_heads, length))
 
     def _rotated(self, projection, x, places):
         """Returns the queries or keys of all heads, rotated in float32."""
@@ -131,4 +154,9 @@ class RetentionAttention(RecurrentAttention):
 
     def get_config(self):
         position = None if self.position is None else serialize(self.position)
-        return {**super().get_config(), "position": position, "epsilon": self.epsilon}
+        return {
+            **super().get_config(),
+            "gated": self.gated,
+            "position": position,
+            "epsilon": self.epsilon,
+        }

@@ -16,8 +16,8 @@ class StickBreaking(Normalizer):
     positions. What no key takes is lost: the weights may sum to less than 1, and a head may attend
     to nothing. The order of the keys counts.
 
-    Paper: Tan et al. 2025, Scaling Stick-Breaking Attention, equation 2
-    (https://arxiv.org/abs/2410.17980). There, a query does not see its own key:
+    Paper: Tan et al. 2025, Scaling Stick-Breaking Attention: An Efficient Implementation and
+    In-depth Study (https://arxiv.org/abs/2410.17980). There, a query does not see its own key:
     `mask=masks.Causal() & ~masks.SlidingWindow(0, 0)`.
 
     Example:

@@ -21,7 +21,7 @@ class Kerple(Position):
     paper.
 
     Paper: Chi et al. 2022, KERPLE: Kernelized Relative Positional Embedding for Length
-    Extrapolation, section 4 (https://arxiv.org/abs/2205.09921).
+    Extrapolation (https://arxiv.org/abs/2205.09921).
 
     The penalty is the same on both sides. Weights 2 per head: `r = softplus(rate)`, and `a =
     softplus(growth)` or `2 sigmoid(growth)`.

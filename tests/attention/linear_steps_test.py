@@ -30,6 +30,7 @@ LAYERS = {
         {"num_key_heads": 1, "use_decay": False, "use_gate": False, "kernel_size": None},
     ),
     "retention": (RetentionAttention, {}),
+    "gated retention": (RetentionAttention, {"gated": True}),
 }
 STATES = {  # shapes without the batch
     "linear": {"largest": (2, 1, 4), "sums": (2, 4, 4)},
@@ -38,6 +39,7 @@ STATES = {  # shapes without the batch
     "gated delta": {"state": (2, 4, 3), "recent": (3, 2 * 2 * 4 + 2 * 3)},
     "DeltaNet": {"state": (2, 4, 3), "recent": (0, 0)},
     "retention": {"state": (2, 4, 3), "recent": (0, 0)},
+    "gated retention": {"state": (2, 4, 3), "recent": (0, 0)},
 }
 SPLITS = {
     "one by one": [1] * LENGTH,

@@ -33,15 +33,25 @@ def rotated(x, wavelength):
 
 
 def parts_of(layer, query, value):
-    """Yields the queries, keys, values and decay of each head."""
+    """Yields the queries, keys, values and decays of each head; the latter `(batch, length)`."""
     arrays = [
         oracle._heads(getattr(layer, f"{name}_projection"), x.astype("float64"), HEADS)
         for name, x in (("query", query), ("key", value), ("value", value))
     ]
+    decays = np.tile(1 - 2.0 ** (-5 - np.arange(HEADS)), (*value.shape[:2], 1))
+    if layer.gated:
+        logits = oracle._dense(layer.decay_projection, value.astype("float64"))
+        decays = (1 + np.exp(-logits)) ** (-1 / 16)
     for head, (q, k, v) in enumerate(zip(*arrays, strict=True)):
         if layer.position is not None:
             q, k = (rotated(x, layer.position.max_wavelength) for x in (q, k))
-        yield q / 2, k, v, 1 - 2.0 ** (-5 - head)
+        yield q / 2, k, v, decays[:, :, head]
+
+
+def pairs_of(q, k, decays):
+    """The weights of one head: products of queries and keys, decayed from the key to the query."""
+    sums = np.cumsum(np.log(decays), axis=1)
+    return np.tril(q @ k.swapaxes(1, 2) * np.exp(np.tril(sums[:, :, None] - sums[:, None])))
 
 
 def output(layer, contexts, query):
@@ -63,6 +73,8 @@ OPTIONS = {
         "epsilon": 0.01,
     },
     "no position": {"position": None},
+    "gated": {"gated": True},
+    "gated, some biases": {"gated": True, "use_bias": ["query", "decay"]},
 }
 
 
@@ -72,32 +84,34 @@ def test_equals_the_parallel_form(length, name):
     layer, x, y = make(**OPTIONS[name]), *random(2, BATCH, length, SIZE)
     visible = RNG.random((BATCH, length)) < 0.8
     x, y = (np.where(visible[:, :, None], each, 0) for each in (x, y))
-    distances = np.subtract.outer(np.arange(length), np.arange(length))
     contexts, weights = [], []
-    for q, k, v, decay in parts_of(layer, x, y):
-        pairs = (q @ k.swapaxes(1, 2)) * np.where(distances < 0, 0, decay ** np.abs(distances))
-        weights.append(pairs * visible[:, None] * visible[:, :, None])
+    for q, k, v, decays in parts_of(layer, x, y):
+        if layer.gated:
+            decays = np.where(visible, decays, 1)
+        weights.append(pairs_of(q, k, decays) * visible[:, None] * visible[:, :, None])
         contexts.append(weights[-1] @ v)
     found = layer(x, y, value_mask=visible, return_attention_scores=True)
     np.testing.assert_allclose(oracle.float64(found[0]), output(layer, contexts, x), atol=1e-4)
     np.testing.assert_allclose(oracle.float64(found[1]), np.stack(weights, axis=1), atol=2e-5)
 
 
-def test_equals_the_recurrent_form():
-    layer, x = make(), random(BATCH, 2 * CHUNK + 5, SIZE)
+@pytest.mark.parametrize("gated", [False, True])
+def test_equals_the_recurrent_form(gated):
+    layer, x = make(gated=gated), random(BATCH, 2 * CHUNK + 5, SIZE)
     contexts = []
-    for q, k, v, decay in parts_of(layer, x, x):
+    for q, k, v, decays in parts_of(layer, x, x):
         state, steps = np.zeros((BATCH, 4, 8)), []
         for place in range(x.shape[1]):
-            state = decay * state + k[:, place, :, None] * v[:, place, None]
+            state = decays[:, place, None, None] * state + k[:, place, :, None] * v[:, place, None]
             steps.append((q[:, place, None] @ state)[:, 0])
         contexts.append(np.stack(steps, axis=1))
     np.testing.assert_allclose(oracle.float64(layer(x, x)), output(layer, contexts, x), atol=1e-4)
 
 
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_nothing(side):
-    layer, x = make(), random(BATCH, 14, SIZE)
+def test_padding_changes_nothing(side, gated):
+    layer, x = make(gated=gated), random(BATCH, 14, SIZE)
     seen = slice(5, None) if side == "left" else slice(9)
     mask = np.zeros((BATCH, 14), bool)
     mask[:, seen] = True
@@ -106,15 +120,12 @@ def test_padding_changes_nothing(side):
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_gradients_equal_finite_differences():
-    layer, x = make(), random(1, 4, SIZE)
-    distances = np.subtract.outer(np.arange(4), np.arange(4))
+@pytest.mark.parametrize("gated", [False, True])
+def test_gradients_equal_finite_differences(gated):
+    layer, x = make(gated=gated), random(1, 4, SIZE)
 
     def total(x):
-        contexts = [
-            (q @ k.swapaxes(1, 2) * np.where(distances < 0, 0, decay ** np.abs(distances))) @ v
-            for q, k, v, decay in parts_of(layer, x, x)
-        ]
+        contexts = [pairs_of(q, k, decays) @ v for q, k, v, decays in parts_of(layer, x, x)]
         return output(layer, contexts, x).sum()
 
     (found,) = gradients(lambda x: layer(x, x), x)
