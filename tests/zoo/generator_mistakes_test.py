@@ -102,6 +102,8 @@ def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
     model.compile()
     with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
         model.fit(texts)
+    with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
+        model.fit("the quick", validation_data=texts)  # of which a loss of 0 would be the best
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
