@@ -145,6 +145,13 @@ def test_integers_lose_little(folder, tmp_path, monkeypatch):
         model.save_to_preset(tmp_path / "preset")
     with pytest.raises(ValueError, match="quantized"):
         zoo.save_checkpoint(model, tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="quantized"):
+        model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "quantized.weights.h5")  # the way out
+    again = zoo.load(str(folder))
+    again.quantize("int8")
+    again.load_weights(tmp_path / "quantized.weights.h5")
+    assert again.fill_mask(text) == after
 
 
 @pytest.mark.full  # run eagerly, XLA compiles each product of integers

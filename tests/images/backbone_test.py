@@ -86,6 +86,14 @@ def test_annotations_are_the_outputs_of_the_layer_row_by_row(backbone, by_hand, 
     np.testing.assert_allclose(annotations, expected.reshape(3, 16, 192), rtol=1e-4, atol=1e-4)
 
 
+def test_summary_of_a_model_that_was_called(images, backbone):
+    lines, model = [], Parent(backbone)
+    model(images)
+    model.summary(print_fn=lines.append, line_length=120)
+    (row,) = [row for row in "\n".join(lines).split("\n") if "(Backbone)" in row]
+    assert f"({len(images)}, 16, 192)" in row
+
+
 def test_several_layers_are_put_on_the_grid_of_the_first(by_hand, images):
     layers = ["block_6_expand_relu", "block_13_expand_relu", "block_3_expand_relu"]
     same, coarse, fine = by_hand(*layers)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from zoo.metrics import Perplexity
+from zoo.metrics import Perplexity, TokenErrorRate
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -130,3 +130,13 @@ def test_shapes_that_do_not_fit_are_named(batch):
         Perplexity().update_state(targets[:, :8], logits)
     with pytest.raises(ValueError, match=r"shape \(6,\), y_true of shape \(6, 9\).*\[:, None\]"):
         Perplexity().update_state(targets, logits, sample_weight=np.ones(6))
+
+
+def test_callbacks_know_that_lower_is_better():
+    metrics = [Perplexity(), TokenErrorRate()]
+    stops = [keras.callbacks.EarlyStopping(f"val_{metric.name}") for metric in metrics]
+    model = keras.Sequential([keras.layers.Dense(3)])
+    model.compile("sgd", LOSS, weighted_metrics=metrics, run_eagerly=True)
+    x, y = np.ones((2, 4, 5)), np.ones((2, 4), "int32")
+    model.fit(x, y, validation_data=(x, y), callbacks=stops, verbose=0)
+    assert all(stop.monitor_op is keras.ops.less for stop in stops)

@@ -125,6 +125,19 @@ def test_no_code_is_imported_for_a_config(folder, content, place, monkeypatch):
         zoo.load(folder)
 
 
+class MySampler(zoo.decoding.GreedySampler):
+    """A sampler that was not registered when a model with it was saved."""
+
+
+def test_a_class_that_was_not_registered_is_loaded_within_a_scope(folder):
+    told = {**keras.saving.serialize_keras_object(MySampler()), "module": "__main__"}
+    forge(folder, lambda config: {**config, "sampler": told})
+    with pytest.raises(ValueError, match=r"within .*scope\(\{'MySampler': MySampler\}\)"):
+        zoo.load(folder)
+    with keras.saving.custom_object_scope({"MySampler": MySampler}):
+        assert type(zoo.load(folder).default_sampler) is MySampler
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -102,12 +102,14 @@ def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
     model.compile()
     with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
         model.fit(texts)
+    with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
+        model.fit("the quick", validation_data=texts)  # of which a loss of 0 would be the best
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
 def test_a_file_is_read_before_it_is_learned_from(generator, method):
     file = pathlib.Path(__file__)
-    for paths in (file, str(file), [file], [str(file)] * 2, str(file.parent)):
+    for paths in (file, str(file), [file], [str(file)] * 2, str(file.parent), "no/novel.txt"):
         with pytest.raises(ValueError, match=r"given themselves. .*Read each file first: path\."):
             getattr(generator, method)(paths)
 

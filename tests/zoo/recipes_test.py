@@ -158,6 +158,23 @@ def test_a_preset_is_not_trained_over(run):
         recipes.run("toy_en_de", None, run_dir)
 
 
+def test_a_run_is_resumed_by_its_own_recipe_alone(tmp_path, monkeypatch):
+    def train(recipe, *_):
+        raise Killed
+
+    monkeypatch.setattr(TranslationRecipe, "load", lambda recipe, split, data_dir: split)
+    monkeypatch.setattr(TranslationRecipe, "train", train)
+    monkeypatch.setitem(recipes.RECIPES, "toy", RECIPE)
+    monkeypatch.setitem(recipes.RECIPES, "other", RECIPE)
+    for given in ([], [RECIPE.epochs, RECIPE.seed]):
+        with pytest.raises(Killed):
+            recipes.run("toy", None, tmp_path, *given)
+    with pytest.raises(ValueError, match="a run of toy with epochs=2.* Received: epochs=3. Resume"):
+        recipes.run("toy", None, tmp_path, 3)
+    with pytest.raises(ValueError, match="a run of toy, not of other. Choose another --run-dir"):
+        recipes.run("other", None, tmp_path)
+
+
 def test_an_unknown_recipe_gets_the_nearest(tmp_path):
     with pytest.raises(ValueError, match="Did you mean '(luong|bahdanau)_nmt_multi30k_en_de'"):
         recipes.run("luong_nmt_multi30k_en_fr", None, tmp_path)

@@ -1,6 +1,6 @@
 """Images and their captions: training data of captioners."""
 
-from collections.abc import Iterable
+import reprlib
 
 import tensorflow as tf
 
@@ -8,6 +8,7 @@ from zoo.data.received import received
 from zoo.data.seeds import seed_stream
 from zoo.readers.images import image_bytes
 from zoo.readers.several import as_requests
+from zoo.readers.text.texts import are_several, as_text, entries_of
 
 IMAGES_A_STEP = 32
 SHUFFLED_PAIRS = 4096
@@ -22,23 +23,24 @@ def examples_of_lists(images, captions):
         images: Images as `Captioner.caption` takes them.
         captions: For each image a `str` or a list of `str`.
     """
-    if isinstance(captions, str):
+    if not are_several(captions):
         raise ValueError(
-            f"The model learns from a list of captions. Received: {captions!r}. Put it into a "
-            "list, one caption or a list of them for each image."
+            f"The model learns from a list of captions. Received: {reprlib.repr(captions)} of type "
+            f"{type(captions).__name__}. Give a list, with one caption or a list of them for each "
+            "image."
         )
     images, is_one = as_requests(images, image_bytes, "images", picture_rank=3)
     if is_one:
         raise ValueError(
             "The model learns from a list of images. Received: one image. Put it into a list."
         )
-    captions = [list(each) if _is_several(each) else [each] for each in captions]
+    captions = [list(each) if are_several(each) else [each] for each in entries_of(captions)]
     for position, of_image in enumerate(captions):
         for caption in of_image:
             if not isinstance(caption, str | bytes):
                 raise ValueError(
                     "A caption must be a str. Received, for the image at position "
-                    f"{position}: {caption!r} of type {type(caption).__name__}."
+                    f"{position}: {reprlib.repr(caption)} of type {type(caption).__name__}."
                 )
     if not images or len(images) != len(captions) or not all(captions):
         raise ValueError(
@@ -46,12 +48,12 @@ def examples_of_lists(images, captions):
             f"Received: {len(images)} images and {len(captions)} captions or lists, "
             f"{sum(not each for each in captions)} of them empty."
         )
-    captions = tf.ragged.constant(captions, tf.string)
+    captions = tf.ragged.constant([list(map(_string, each)) for each in captions], tf.string)
     return tf.data.Dataset.from_tensor_slices({"image": images, "captions": captions})
 
 
-def _is_several(captions):
-    return isinstance(captions, Iterable) and not isinstance(captions, str | bytes)
+def _string(caption):
+    return as_text(caption=caption) if isinstance(caption, str) else caption
 
 
 def annotated(examples, annotate):

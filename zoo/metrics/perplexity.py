@@ -37,6 +37,7 @@ class Perplexity(keras.metrics.Metric):
 
     def __init__(self, name="perplexity"):
         super().__init__(name=name, dtype="float32")
+        self._direction = "down"  # which callbacks of Keras ask for: lower is better
         self.total_cross_entropy = self.add_variable((), "zeros", name="total_cross_entropy")
         self.total_weight = self.add_variable((), "zeros", name="total_weight")
 

@@ -27,6 +27,7 @@ class TokenErrorRate(keras.metrics.Metric):
 
     def __init__(self, blank_id=0, name="token_error_rate", **kwargs):
         super().__init__(name=name, **kwargs)
+        self._direction = "down"  # which callbacks of Keras ask for: lower is better
         self.blank_id = blank_id
         self.edits = self.add_variable((), "zeros", name="edits")
         self.tokens = self.add_variable((), "zeros", name="tokens")

@@ -118,8 +118,8 @@ class Backbone(keras.layers.Layer):
         self._load()
         return self._hidden.function(ops.cast(images, "float32"))
 
-    def compute_output_shape(self, images_shape):
-        return images_shape[0], math.prod(self.grid), self.channels
+    def compute_output_shape(self, input_shape):  # as `build`, or Keras' `summary` fails
+        return input_shape[0], math.prod(self.grid), self.channels
 
     def fingerprint(self):
         """Returns a few numbers that identify this network and its weights.

@@ -55,10 +55,17 @@ def read_config(folder):
         ) from error
     for name, content in _objects(arguments):
         if not _is_known(content):
+            is_registered = ">" in str(name)  # a class that is not has its own name, no package
             raise ValueError(
                 f"{path} asks for {name!r}, which this program does not know, and no code is "
-                "imported for a preset. If it is a class or function of yours, import the module "
-                "that registers it by keras.saving.register_keras_serializable before loading."
+                "imported for a preset. If it is a class or function of yours, "
+                + (
+                    "import the module that registers it by "
+                    "keras.saving.register_keras_serializable before loading."
+                    if is_registered
+                    else "it was not registered when the preset was saved: load it within "
+                    f"keras.saving.custom_object_scope({{{name!r}: {name}}})."
+                )
             )
     for argument, content in arguments.items():
         if not _belongs(argument, content):

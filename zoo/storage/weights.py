@@ -53,8 +53,9 @@ def require_float(model):
     """Raises a `ValueError` for a model whose weights were rounded to integers."""
     if any(weight.dtype == "int8" for weight in model.core.weights):
         raise ValueError(
-            "A model that is quantized cannot be saved as a preset or a checkpoint. Save it before "
-            "`quantize`, and quantize what is loaded; or `export` it."
+            "A model that is quantized cannot be saved: it could not be loaded. Save it before "
+            "`quantize`, and quantize what is loaded; or use `save_weights`, and `load_weights` of "
+            "a model that is quantized, too; or `export` it."
         )
 
 

@@ -15,6 +15,7 @@ from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
 from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
+from zoo.storage.weights import require_float
 from zoo.tasks.arguments import FilePath
 from zoo.tasks.epochs import OrderOfEpochs, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
@@ -332,7 +333,7 @@ class Task(keras.Model, abc.ABC):
         """Quantizes the kernels of the dense layers to integers, a quarter of the memory.
 
         Uses `keras.Model.quantize`. This cannot be undone. A quantized model can be exported, but
-        not saved as a preset: save it first, and quantize the loaded model.
+        not saved as a preset or by `save`: save it first, and quantize the loaded model.
 
         Args:
             mode: `"int8"` rounds kernels to 8 bits per output, and inputs to 8 bits per row.
@@ -381,6 +382,18 @@ class Task(keras.Model, abc.ABC):
         config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
         serialized = {name: serialize(value) for name, value in {**config, **self.parts}.items()}
         return {**serialized, **self.settings}
+
+    def save(self, filepath: FilePath, *args: Any, **kwargs: Any) -> None:
+        """Saves the model with its optimizer in a `.keras` file, as `keras.Model.save` does.
+
+        Args:
+            filepath, *args, **kwargs: As for `keras.Model.save`.
+
+        Raises:
+            ValueError: If the model is quantized.
+        """
+        require_float(self)  # Keras writes a file that it cannot load
+        super().save(filepath, *args, **kwargs)
 
     @classmethod
     def from_config(cls, config):

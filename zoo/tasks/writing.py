@@ -96,7 +96,7 @@ class TextGenerator(GeneratingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` is not a text, is infinite, holds fewer than two tokens, or `y` is
+            ValueError: If `x` is not a text, is infinite, holds no text of two tokens, or `y` is
                 given.
         """
         require(y is None, "left out: a language model learns from texts alone", y=y)
@@ -107,7 +107,8 @@ class TextGenerator(GeneratingTask):
             require(len(stream) > 1, "texts of two tokens at least", x=x)
             return random_windows(stream, self.core.context_length, batch_size, seed)
         windows = [sliding_windows(each, self.core.context_length) for each in self._streams.of(x)]
-        require(windows, "texts", x=x)
+        is_enough = any(weights.any() for _, _, weights in windows)
+        require(is_enough, "texts of two tokens at least", x=x)
         arrays = tuple(np.concatenate(parts) for parts in zip(*windows, strict=True))
         return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
 

@@ -15,6 +15,7 @@ from zoo.tasks.masked import MaskFiller
 from zoo.tasks.matching import Matcher
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
+from zoo.training import runs
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
@@ -268,7 +269,8 @@ def run(name, data_dir, run_dir, epochs=None, seed=None):
         The folder of the preset.
 
     Raises:
-        ValueError: If there is no such recipe, or the preset is there already.
+        ValueError: If there is no such recipe, the preset is there already, or the folder holds a
+            run of another recipe, or with other epochs or another seed.
     """
     if name not in RECIPES:
         own = " To train on your own data, use Python: zoo.load(...).fit(...)."
@@ -279,8 +281,11 @@ def run(name, data_dir, run_dir, epochs=None, seed=None):
     recipe = dataclasses.replace(recipe, **given)
     if folder.exists():
         raise ValueError(f"{folder} is there already. Choose another --run-dir, or remove it.")
+    runs.require_same_recipe(run_dir, name, recipe)
     measured = {split: recipe.load(split, data_dir) for split in recipe.measured_splits}
-    model = recipe.train(*(recipe.load(split, data_dir) for split in recipe.splits), run_dir)
+    data = [recipe.load(split, data_dir) for split in recipe.splits]
+    runs.keep_recipe(run_dir, name, recipe)
+    model = recipe.train(*data, run_dir)
     for weight in model.core.weights:  # what is measured is what is kept
         weight.assign(weight.numpy().astype("float16"))
     quality = []

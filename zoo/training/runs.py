@@ -6,7 +6,9 @@ the epoch: a run that is killed resumes after the last complete epoch.
 """
 
 import csv
+import dataclasses
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -19,7 +21,48 @@ from zoo.storage.presets import fingerprint
 BACKUP = "backup"  # folder of the states after epochs
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
+RECIPE = "recipe.json"
 STATES = 2  # that are kept
+
+
+def keep_recipe(run_dir, name, recipe):
+    """Writes the recipe of a run into its folder, for `require_same_recipe`.
+
+    Args:
+        run_dir: Folder of the run.
+        name: Name of the recipe.
+        recipe: The recipe, a dataclass.
+    """
+    with whole(pathlib.Path(run_dir) / RECIPE) as unfinished:
+        content = {"name": name, "recipe": dataclasses.asdict(recipe)}
+        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def require_same_recipe(run_dir, name, recipe):
+    """Raises a `ValueError` if a folder holds a run of another recipe, which cannot be resumed.
+
+    Args:
+        run_dir, name, recipe: As for `keep_recipe`.
+    """
+    try:
+        content = json.loads((pathlib.Path(run_dir) / RECIPE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    if content["name"] != name:
+        raise ValueError(
+            f"{run_dir} holds a run of {content['name']}, not of {name}. Choose another --run-dir."
+        )
+    before, now = content["recipe"], json.loads(json.dumps(dataclasses.asdict(recipe)))
+    names = [each for each in {**before, **now} if before.get(each) != now.get(each)]
+    if names:
+        told, asked = (
+            ", ".join(f"{each}={values.get(each)!r:.80}" for each in names)
+            for values in (before, now)
+        )
+        raise ValueError(
+            f"{run_dir} holds a run of {name} with {told}. Received: {asked}. Resume it as it was "
+            "begun, or choose another --run-dir."
+        )
 
 
 def cosine(learning_rate, steps, warmup_steps, cycles=1):

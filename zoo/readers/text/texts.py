@@ -6,6 +6,9 @@ import reprlib
 
 import numpy as np
 
+TEXT_FILES = ".txt", ".md", ".csv", ".tsv", ".json", ".jsonl"
+LONGEST_PATH = 1000  # characters
+
 
 def as_texts(texts):
     """Returns a list of texts for a text or a list of them, and whether it was one text.
@@ -47,6 +50,8 @@ def as_text(**argument):
 def refuse_paths(texts):
     """Raises a `ValueError` for the path of a file or folder, or a list of paths of files.
 
+    A single `str` such as `"data/novel.txt"` is a path even if there is no such file.
+
     Args:
         texts: What was given as texts to learn from.
     """
@@ -54,7 +59,7 @@ def refuse_paths(texts):
         are_paths, path = texts and all(map(_is_file, texts)), next(iter(texts), None)
     else:
         is_folder = isinstance(texts, str) and os.path.isdir(texts)
-        are_paths, path = is_folder or _is_file(texts), texts
+        are_paths, path = is_folder or _is_file(texts) or _names_file(texts), texts
     if are_paths:
         raise ValueError(
             "The texts to learn from must be given themselves. Received: the path "
@@ -125,6 +130,11 @@ def is_row(each):
 
 def _is_file(text):
     return isinstance(text, str | os.PathLike) and os.path.isfile(text)
+
+
+def _names_file(text):
+    is_short = isinstance(text, str) and len(text) <= LONGEST_PATH
+    return is_short and text.lower().endswith(TEXT_FILES) and not any(map(str.isspace, text))
 
 
 def _valid_unicode(text):
