@@ -238,8 +238,10 @@ def test_a_folder_without_a_job(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
-    """JAX gives the same numbers: both start from the weights of the file."""
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_it_runs_where_tensorflow_is_not_installed(backend, tmp_path):
+    """Others give the same numbers: all start from the weights of the file."""
+    pytest.importorskip(backend)
     begun = core(5)
     begun.save_weights(tmp_path / "begin.weights.h5")
     made = make_job(begin_with="../begin.weights.h5", epochs=1)
@@ -250,7 +252,8 @@ def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
     subprocess.run(
         [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "there")],
         check=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
+        env={**os.environ, "KERAS_BACKEND": backend},
+        timeout=120,  # PyTorch's compiler would need longer
     )
     found = []
     for path in (here, tmp_path / "there" / LEARNED):
