@@ -1,5 +1,7 @@
 """What a layer that holds one of Keras' RNN cells does with it."""
 
+import contextlib
+
 import keras
 from keras import ops
 
@@ -73,8 +75,27 @@ def move(cell, inputs, states, training):
         training: Whether to apply dropout.
     """
     inputs = ops.concatenate(inputs, axis=-1)
-    hidden, states = cell(inputs, states, training=training)
+    with contextlib.nullcontext() if training else _without_draws(cell):
+        hidden, states = cell(inputs, states, training=training)
     return hidden, keras.tree.flatten(states)
+
+
+@contextlib.contextmanager
+def _without_draws(cell):
+    """Keeps a cell from drawing dropout masks.
+
+    `SimpleRNNCell` draws them even where it does not use them: in a loop that JAX traces, from
+    which the state of its seed cannot be assigned.
+    """
+    names = [name for name in ("dropout", "recurrent_dropout") if getattr(cell, name, 0)]
+    rates = [getattr(cell, name) for name in names]
+    try:
+        for name in names:
+            setattr(cell, name, 0.0)
+        yield
+    finally:
+        for name, rate in zip(names, rates, strict=True):
+            setattr(cell, name, rate)
 
 
 def draw_dropout(cell, batch, input_size, dtype):

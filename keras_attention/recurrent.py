@@ -110,8 +110,11 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         weights = self.cell._zero_weights(batch, prepared)
         first = [output, weights, states, _values(seeds)]
-        last, history = ops.scan(step, first, inputs)
-        _assign(seeds, last[-1])
+        if inputs.shape[0] == 0:  # on PyTorch, Keras cannot scan nothing
+            history = [ops.zeros((0, *shape_of(x)), x.dtype) for x in (output, weights)]
+        else:
+            last, history = ops.scan(step, first, inputs)
+            _assign(seeds, last[-1])
         self.cell.forget_dropout()
         outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
         if not return_attention_scores:

@@ -49,8 +49,9 @@ class Normalizer(Part):
 
 
 def as_float32(scores, visible):
-    """Returns the scores in float32, and `visible`, with `True` in place of `None`."""
-    return ops.cast(scores, "float32"), True if visible is None else visible
+    """Returns the scores in float32, and `visible` as a tensor, or `True` in place of `None`."""
+    visible = True if visible is None else ops.convert_to_tensor(visible, "bool")
+    return ops.cast(scores, "float32"), visible
 
 
 def below_highest(scores, visible):

@@ -34,7 +34,7 @@ class Softmax(Normalizer):
         @ops.custom_gradient
         def softmax(scores, visible):
             is_seeing = ops.any(visible, axis=-1, keepdims=True)
-            hidden = ops.where(is_seeing, ops.cast(-float("inf"), "float32"), 0.0)
+            hidden = ops.cast(ops.where(is_seeing, -float("inf"), 0.0), "float32")
             seen = ops.where(visible, scores, hidden)
             weights = ops.softmax(seen, axis=-1) * ops.cast(is_seeing, "float32")
 

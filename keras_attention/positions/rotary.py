@@ -104,7 +104,7 @@ class Rotary(Position):
             return x
         factors = np.ones(x.shape[-1], "float32")
         factors[:rotated] = self.scaling.magnitude
-        return x * factors
+        return ops.multiply(x, factors)
 
     def get_config(self):
         return {

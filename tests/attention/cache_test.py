@@ -89,6 +89,16 @@ def test_every_position(make, position):
     assert_cached_equals_uncached(make(position=position))
 
 
+def test_magnitude_of_rotated_vectors_scales_the_scores():
+    yarn = positions.YaRN(factor=1, original_length=LENGTH, attention_factor=3.0)
+    layer = multi_head(position=positions.Rotary(scaling=yarn))
+    scaled = multi_head(position="rotary", score=scores.ScaledDot(scale=9.0 / 4**0.5))
+    x = ops.convert_to_tensor(RNG.normal(size=(BATCH, LENGTH, SIZE)).astype("float32"))
+    found, _ = layer(x, x), scaled(x, x)
+    scaled.set_weights(layer.get_weights())
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(scaled(x, x)), atol=1e-5)
+
+
 @pytest.mark.parametrize("make", [multi_head, latent])
 @pytest.mark.parametrize("implementation", ["reference", "auto"])
 def test_several_positions_at_a_time(implementation, make):

@@ -242,8 +242,6 @@ def test_output_shape_is_that_of_the_output(order, attention):
 @pytest.mark.parametrize("shape", [(0, LENGTH, MEMORY), (BATCH, 0, MEMORY), (BATCH, 1, 1)])
 def test_axes_may_be_empty_or_one(shape):
     batch, length, memory = shape
-    if length == 0 and keras.backend.backend() == "torch":
-        pytest.skip("ops.scan of PyTorch needs a step")
     outputs, weights = make_layer()(
         np.ones((batch, length, INPUT_SIZE)),
         np.ones((batch, memory, MEMORY_SIZE)),
@@ -264,6 +262,20 @@ def test_dropout_of_the_cell_is_new_for_every_sequence(cell, dropouts):
     assert smaller_batch.shape[0] == 1
     still, again = (run(layer)[0] for _ in range(2))
     np.testing.assert_array_equal(oracle.float64(still), oracle.float64(again))
+
+
+def test_inference_draws_no_dropout_of_the_cell():
+    # Keras' SimpleRNNCell would, and JAX could not assign the state of the seed inside a scan.
+    layer = make_layer(
+        lambda units: keras.layers.SimpleRNNCell(units, dropout=0.5, recurrent_dropout=0.5, seed=0)
+    )
+    run(layer)
+    state = layer.cell.cell.seed_generator.state
+    before = ops.convert_to_numpy(state)
+    outputs, _ = run(layer)
+    np.testing.assert_array_equal(ops.convert_to_numpy(state), before)
+    dropped, _ = run(layer, training=True)
+    assert np.abs(oracle.float64(outputs - dropped)).max() > 0.01
 
 
 def test_dropout_of_the_cell_is_the_same_in_every_step_of_a_sequence():

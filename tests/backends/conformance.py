@@ -19,6 +19,7 @@ FILES = [
     "gradient_forms_test.py",
     "transformer_block_test.py",
     "block_selection_test.py",
+    "normalizers_test.py",
 ]
 
 PART = (  # what is run without --full

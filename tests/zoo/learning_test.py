@@ -76,6 +76,15 @@ def test_windows_are_pieces_of_the_text_and_others_have_no_labels():
     assert (seen[0] != seen[1]).any()
 
 
+@pytest.mark.parametrize("name", ["tokens", "unlabelled"])
+def test_a_text_without_a_window_is_refused(name):
+    arrays = {"tokens": np.arange(7), "unlabelled": np.arange(7)}
+    inputs, *_ = Windows(arrays, batch_size=4, context_length=6)[0]
+    np.testing.assert_array_equal(inputs, np.tile(np.arange(6), (4, 1)))
+    with pytest.raises(ValueError, match=f"`{name}` .* more than context_length=6.*Received: 6"):
+        Windows({**arrays, name: np.arange(6)}, batch_size=4, context_length=6)
+
+
 def test_pictures_come_once_an_epoch_and_scaled():
     pixels = np.arange(20, dtype="uint8")[:, None, None, None] * np.ones((1, 4, 4, 1), "uint8")
     still = {"degrees": 0.0, "scale": 0.0, "shear": 0.0, "shift": 0.0, "bend": 0.0}
@@ -238,8 +247,10 @@ def test_a_folder_without_a_job(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
-    """JAX gives the same numbers: both start from the weights of the file."""
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_it_runs_where_tensorflow_is_not_installed(backend, tmp_path):
+    """Others give the same numbers: all start from the weights of the file."""
+    pytest.importorskip(backend)
     begun = core(5)
     begun.save_weights(tmp_path / "begin.weights.h5")
     made = make_job(begin_with="../begin.weights.h5", epochs=1)
@@ -250,7 +261,8 @@ def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
     subprocess.run(
         [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "there")],
         check=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
+        env={**os.environ, "KERAS_BACKEND": backend},
+        timeout=120,  # PyTorch's compiler would need longer
     )
     found = []
     for path in (here, tmp_path / "there" / LEARNED):

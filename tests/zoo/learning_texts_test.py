@@ -151,6 +151,16 @@ def test_a_long_text_loses_its_middle():
     assert labels.tolist() == weights.tolist() == [1]
 
 
+def test_large_vocabularies_long_texts_and_many_labels_fit():
+    texts, labels = [np.arange(70_000), np.array([250_000])], [0, 300]
+    arrays = flat(texts, labels)
+    np.testing.assert_array_equal(arrays["tokens"], np.concatenate(texts))
+    assert arrays["sizes"].tolist() == [70_000, 1]
+    assert arrays["labels"].tolist() == labels
+    small = flat([np.array([3, 4])], [1])
+    assert {array.dtype.itemsize for array in small.values()} == {1}
+
+
 def test_a_share_of_the_tokens_is_hidden(texts):
     arrays, options = flat(texts * 10, LABELS * 10), {**TEXTS, "hidden": 0.2}
     data, plain = LabelledTexts(arrays, 8, **options), LabelledTexts(arrays, 8, **TEXTS)

@@ -131,8 +131,9 @@ def work(folder):
     optimizer = keras.optimizers.deserialize(job.optimizer)
     optimizer.exclude_from_weight_decay(var_names=UNDECAYED)
     optimizer.build(learner.trainable_variables)  # a step that makes variables is traced twice
-    # Batches differ in length: XLA on a CPU would spend more time compiling than computing.
-    learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
+    # Batches differ in length: on a CPU, XLA on TensorFlow and PyTorch's compiler would spend more
+    # time compiling than computing.
+    learner.compile(optimizer, jit_compile=keras.backend.backend() == "jax")
     if state is not None:
         learner.load_weights(state)
     learner.fit(

@@ -103,10 +103,11 @@ def flat(texts, labels):
 
     Args:
         texts: List of vectors of tokens.
-        labels: Label of each, from 0 to 255.
+        labels: Label of each, at least 0.
     """
-    return {
-        "tokens": np.concatenate(texts).astype("uint16"),
-        "sizes": np.array([len(text) for text in texts], "uint16"),
-        "labels": np.array(labels, "uint8"),
+    arrays = {
+        "tokens": np.concatenate(texts),
+        "sizes": np.array([len(text) for text in texts]),
+        "labels": np.array(labels),
     }
+    return {name: x.astype(np.min_scalar_type(x.max(initial=0))) for name, x in arrays.items()}

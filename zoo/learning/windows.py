@@ -13,13 +13,23 @@ class Windows(keras.utils.PyDataset):
         batch_size: Number of windows per batch.
         context_length: Number of tokens that the model sees.
         seed: Seed of the positions.
+
+    Raises:
+        ValueError: If a text is too short for a window and the token after it.
     """
 
     lens = None
 
     def __init__(self, arrays, batch_size, context_length, seed=1):
         super().__init__()
-        self.streams = [arrays[name] for name in ("tokens", "unlabelled") if name in arrays]
+        names = [name for name in ("tokens", "unlabelled") if name in arrays]
+        for name in names:
+            if len(arrays[name]) <= context_length:
+                raise ValueError(
+                    f"`{name}` of Windows must have more than context_length={context_length} "
+                    f"tokens. Received: {len(arrays[name])}. Take a longer text or shorter windows."
+                )
+        self.streams = [arrays[name] for name in names]
         self.batch_size, self.length = batch_size, context_length
         self.seed, self.epoch = seed, 0
 
