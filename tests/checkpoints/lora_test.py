@@ -87,6 +87,22 @@ def test_presets_hold_the_sums(learned, tmp_path):
     assert zoo.info(tmp_path / "preset").parameters == again.core.count_params()
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_exports_hold_nothing_but_the_sums(learned, monkeypatch):
+    *_, model = learned
+    exported = {}
+
+    def write_version(path, resources, endpoints):
+        exported.update(core=resources[0], **endpoints)
+
+    monkeypatch.setattr("zoo.serving.write_version", write_version)
+    model.export("nowhere")
+    assert not [each.path for each in exported["core"].weights if "lora" in each.path]
+    found = exported["serving_default"].function(tf.constant(TEXTS))["probabilities"]
+    np.testing.assert_allclose(found, probabilities(model), atol=1e-6)
+    assert [each.path for each in model.core.weights if "lora" in each.path]
+
+
 @pytest.mark.full
 def test_exports_hold_the_sums(learned, tmp_path):
     _, _, model = learned
