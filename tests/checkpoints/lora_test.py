@@ -141,8 +141,22 @@ def test_what_cannot_have_it(learned):
         zoo.load("luong_nmt_multi30k_en_de", weights=None).enable_lora(2)
 
 
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_what_could_not_be_loaded_is_not_saved(folder, tmp_path, monkeypatch, mode):
+    monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
+    model = zoo.load(str(folder))
+    model.core.blocks[0].feed_forward.inner.quantize(mode)
+    with pytest.raises(ValueError, match="quantized"):
+        model.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="quantized"):
+        zoo.save_checkpoint(model, tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="quantized"):
+        model.save(tmp_path / "model.keras")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.full
-def test_integers_lose_little(folder, tmp_path, monkeypatch):
+def test_integers_lose_little(folder, monkeypatch):
     monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
     model = zoo.load(str(folder))
     text = "The cats sat on the [MASK]."
@@ -157,10 +171,6 @@ def test_integers_lose_little(folder, tmp_path, monkeypatch):
     after = model.fill_mask(text)
     assert after[0].probability != before[0].probability  # no longer what was compiled before
     assert after[0].probability == pytest.approx(before[0].probability, abs=0.01)
-    with pytest.raises(ValueError, match="quantized"):
-        model.save_to_preset(tmp_path / "preset")
-    with pytest.raises(ValueError, match="quantized"):
-        zoo.save_checkpoint(model, tmp_path / "checkpoint")
 
 
 @pytest.mark.full  # run eagerly, XLA compiles each product of integers

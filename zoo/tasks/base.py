@@ -15,6 +15,7 @@ from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
 from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
+from zoo.storage.weights import require_float
 from zoo.tasks.arguments import FilePath
 from zoo.tasks.epochs import OrderOfEpochs, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
@@ -332,7 +333,7 @@ class Task(keras.Model, abc.ABC):
         """Quantizes the kernels of the dense layers to integers, a quarter of the memory.
 
         Uses `keras.Model.quantize`. This cannot be undone. A quantized model can be exported, but
-        not saved as a preset: save it first, and quantize the loaded model.
+        not saved as a preset or by `save`: save it first, and quantize the loaded model.
 
         Args:
             mode: `"int8"` rounds kernels to 8 bits per output, and inputs to 8 bits per row.
@@ -387,6 +388,18 @@ class Task(keras.Model, abc.ABC):
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{name: deserialize(value) for name, value in config.items()})
 
+    def save(self, filepath: FilePath, *args: Any, **kwargs: Any) -> None:
+        """Saves the model with its optimizer as `keras.Model.save` does.
+
+        Args:
+            filepath, *args, **kwargs: As for `keras.Model.save`.
+
+        Raises:
+            ValueError: If the model is quantized: Keras could not load the file.
+        """
+        require_float(self)
+        super().save(filepath, *args, **kwargs)
+
     def save_to_preset(
         self,
         path: FilePath,
@@ -424,8 +437,8 @@ class Task(keras.Model, abc.ABC):
             followed by its hash, `model.zip#sha256=...`. The hash can be appended to a URL as well.
 
         Raises:
-            ValueError: If the path exists, the core has no architecture of the zoo, or a weight is
-                not finite or out of the range of `dtype`.
+            ValueError: If the path exists, the core has no architecture of the zoo, the model is
+                quantized, or a weight is not finite or out of the range of `dtype`.
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
