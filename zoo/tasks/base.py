@@ -44,8 +44,9 @@ class Task(keras.Model, abc.ABC):
         usual_batch_size: Default number of examples per batch in training and evaluation.
         data_options: Options of `batches` that `fit` takes for the training data.
         takes_images: Whether the core takes batches of decoded images.
-        checkpoint: The folder of the transformers checkpoint that the model was loaded from, and
-            the names of its weights there; `None` for other models.
+        checkpoint: The folder of the transformers checkpoint that the model was loaded from, the
+            names of its weights there, the settings that its files tell, and whether the model has
+            a reader of its own; `None` for other models.
         backbone: For a task that builds on a network trained by others: the layer that runs it.
     """
 
