@@ -7,6 +7,7 @@ load nothing are fast.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import os
@@ -379,7 +380,9 @@ def _of_checkpoint(folder, dtype, **overrides):
         model = build(plan.architecture, tokenizer, dtype, within, **options)
         _require_size_of_reader("a checkpoint", model, overrides.get("image_size"))
         fill(model.core, files, plan.names)
-    model.checkpoint = folder, plan.names, "reader" in overrides
+    settings = copy.deepcopy(model.settings)  # some can be changed in place
+    of_files = {name: each for name, each in settings.items() if name not in overrides}
+    model.checkpoint = folder, plan.names, of_files, "reader" in overrides
     return model
 
 

@@ -71,6 +71,19 @@ def test_it_learns_by_lora_again_after_weights_were_loaded(tmp_path):
     assert np.abs(ops.convert_to_numpy(layer.lora_kernel_b)).max() > 1e-3
 
 
+def test_lora_in_half_precision_keeps_small_updates_and_saves_all_digits():
+    layer = Dense(1, dtype="mixed_bfloat16", use_bias=False, kernel_initializer="ones")
+    layer.build((None, 2))
+    layer.enable_lora(1)
+    layer.lora_kernel_a.assign([[1.0], [-1.0]])
+    layer.lora_kernel_b.assign([[0.001]])  # bfloat16 rounds 1.001 to 1
+    found = ops.convert_to_numpy(ops.cast(layer(np.array([[1.0, -1.0]])), "float32"))
+    np.testing.assert_allclose(found, [[0.002]], rtol=0.01)
+    saved = {}
+    layer.save_own_variables(saved)
+    np.testing.assert_allclose(ops.convert_to_numpy(saved["0"]), [[1.001], [0.999]], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("sizes", "given"),
     [

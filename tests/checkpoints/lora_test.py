@@ -87,6 +87,22 @@ def test_presets_hold_the_sums(learned, tmp_path):
     assert zoo.info(tmp_path / "preset").parameters == again.core.count_params()
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_exports_hold_nothing_but_the_sums(learned, monkeypatch):
+    *_, model = learned
+    exported = {}
+
+    def write_version(path, resources, endpoints):
+        exported.update(core=resources[0], **endpoints)
+
+    monkeypatch.setattr("zoo.serving.write_version", write_version)
+    model.export("nowhere")
+    assert not [each.path for each in exported["core"].weights if "lora" in each.path]
+    found = exported["serving_default"].function(tf.constant(TEXTS))["probabilities"]
+    np.testing.assert_allclose(found, probabilities(model), atol=1e-6)
+    assert [each.path for each in model.core.weights if "lora" in each.path]
+
+
 @pytest.mark.full
 def test_exports_hold_the_sums(learned, tmp_path):
     _, _, model = learned
@@ -125,6 +141,20 @@ def test_what_cannot_have_it(learned):
         zoo.load("luong_nmt_multi30k_en_de", weights=None).enable_lora(2)
 
 
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_what_could_not_be_loaded_is_not_saved(folder, tmp_path, monkeypatch, mode):
+    monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
+    model = zoo.load(str(folder))
+    model.core.blocks[0].feed_forward.inner.quantize(mode)
+    with pytest.raises(ValueError, match="quantized"):
+        model.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="quantized"):
+        zoo.save_checkpoint(model, tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="quantized"):
+        model.save(tmp_path / "model.keras")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.full
 def test_integers_lose_little(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
@@ -141,13 +171,7 @@ def test_integers_lose_little(folder, tmp_path, monkeypatch):
     after = model.fill_mask(text)
     assert after[0].probability != before[0].probability  # no longer what was compiled before
     assert after[0].probability == pytest.approx(before[0].probability, abs=0.01)
-    with pytest.raises(ValueError, match="quantized"):
-        model.save_to_preset(tmp_path / "preset")
-    with pytest.raises(ValueError, match="quantized"):
-        zoo.save_checkpoint(model, tmp_path / "checkpoint")
-    with pytest.raises(ValueError, match="quantized"):
-        model.save(tmp_path / "model.keras")
-    model.save_weights(tmp_path / "quantized.weights.h5")  # the way out
+    model.save_weights(tmp_path / "quantized.weights.h5")  # the only file that can be loaded again
     again = zoo.load(str(folder))
     again.quantize("int8")
     again.load_weights(tmp_path / "quantized.weights.h5")

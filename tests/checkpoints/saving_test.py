@@ -77,6 +77,17 @@ def test_weights_of_half_precision_are_written_whole(tmp_path):
     np.testing.assert_array_equal(found, model.core.embedding.table)
 
 
+@pytest.mark.parametrize("at_load", [True, False])
+def test_settings_that_a_checkpoint_does_not_hold_are_told(tmp_path, at_load):
+    tiny.save(tmp_path / "theirs", "GPT2", "LMHeadModel", n_layer=1)
+    model = zoo.load(tmp_path / "theirs", **({"sampler": "top_k"} if at_load else {}))
+    if not at_load:
+        model.default_sampler = "top_k"
+    with pytest.warns(UserWarning, match="not hold what was set in Python: sampler. Set it again"):
+        path = zoo.save_checkpoint(model, tmp_path / "ours")
+    assert zoo.load(path).default_sampler != model.default_sampler
+
+
 def test_a_translator_comes_back(tmp_path):
     (tmp_path / "marian").mkdir()
     tiny_translators.save_marian(tmp_path / "marian")

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import warnings
 from typing import Any
 
 from zoo.atomic import whole
@@ -51,6 +52,9 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             exists, the model is quantized, or transformers has no class for a model with its new
             head.
         ImportError: If safetensors is missing.
+
+    Warns:
+        UserWarning: If settings of the task, such as the sampler, are not those of the files.
     """
     try:
         from safetensors.numpy import save_file
@@ -66,7 +70,7 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             "Only a model that zoo.load loaded from a checkpoint can be saved as one. Received: a "
             f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
-    source, names, has_new_reader = model.checkpoint
+    source, names, settings, has_new_reader = model.checkpoint
     if has_new_reader:
         raise ValueError(
             "The model was loaded with a reader of its own, reader=..., and the files of its "
@@ -117,6 +121,13 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
                 shutil.copy(dense / CONFIG, unfinished / dense.name)
                 save_file(here, unfinished / dense.name / SAFETENSORS, metadata={"format": "pt"})
         save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
+    changed = [name for name, each in model.settings.items() if each != settings.get(name)]
+    if changed:
+        warnings.warn(
+            f"The checkpoint does not hold what was set in Python: {', '.join(changed)}. Set it "
+            "again after loading, or use model.save_to_preset, which keeps it.",
+            stacklevel=2,
+        )
     return path
 
 

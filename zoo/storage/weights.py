@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._keras import layers_in
 from zoo.models.networks import is_being_made
 from zoo.storage import CONFIG
 from zoo.storage.arrays import arrays_in
@@ -50,12 +51,12 @@ def save_weights(model, path, dtype=None):
 
 
 def require_float(model):
-    """Raises a `ValueError` for a model whose weights were rounded to integers."""
-    if any(weight.dtype == "int8" for weight in model.core.weights):
+    """Raises a `ValueError` for a quantized model, whose file no new model could read."""
+    if any(getattr(layer, "quantization_mode", None) for layer in layers_in(model.core)):
         raise ValueError(
-            "A model that is quantized cannot be saved: it could not be loaded. Save it before "
-            "`quantize`, and quantize what is loaded; or use `save_weights`, and `load_weights` of "
-            "a model that is quantized, too; or `export` it."
+            "A model that is quantized cannot be loaded from a preset, a checkpoint or a .keras "
+            "file, so it is not saved. Save it before `quantize`, and quantize what is loaded; or "
+            "save_weights, and load them into a model that is quantized alike; or `export` it."
         )
 
 

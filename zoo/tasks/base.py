@@ -44,8 +44,9 @@ class Task(keras.Model, abc.ABC):
         usual_batch_size: Default number of examples per batch in training and evaluation.
         data_options: Options of `batches` that `fit` takes for the training data.
         takes_images: Whether the core takes batches of decoded images.
-        checkpoint: The folder of the transformers checkpoint that the model was loaded from, and
-            the names of its weights there; `None` for other models.
+        checkpoint: The folder of the transformers checkpoint that the model was loaded from, the
+            names of its weights there, the settings that its files tell, and whether the model has
+            a reader of its own; `None` for other models.
         backbone: For a task that builds on a network trained by others: the layer that runs it.
     """
 
@@ -383,22 +384,22 @@ class Task(keras.Model, abc.ABC):
         serialized = {name: serialize(value) for name, value in {**config, **self.parts}.items()}
         return {**serialized, **self.settings}
 
+    @classmethod
+    def from_config(cls, config):
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{name: deserialize(value) for name, value in config.items()})
+
     def save(self, filepath: FilePath, *args: Any, **kwargs: Any) -> None:
-        """Saves the model with its optimizer in a `.keras` file, as `keras.Model.save` does.
+        """Saves the model with its optimizer as `keras.Model.save` does.
 
         Args:
             filepath, *args, **kwargs: As for `keras.Model.save`.
 
         Raises:
-            ValueError: If the model is quantized.
+            ValueError: If the model is quantized: Keras could not load the file.
         """
-        require_float(self)  # Keras writes a file that it cannot load
+        require_float(self)
         super().save(filepath, *args, **kwargs)
-
-    @classmethod
-    def from_config(cls, config):
-        deserialize = keras.saving.deserialize_keras_object
-        return cls(**{name: deserialize(value) for name, value in config.items()})
 
     def save_to_preset(
         self,
@@ -437,8 +438,8 @@ class Task(keras.Model, abc.ABC):
             followed by its hash, `model.zip#sha256=...`. The hash can be appended to a URL as well.
 
         Raises:
-            ValueError: If the path exists, the core has no architecture of the zoo, or a weight is
-                not finite or out of the range of `dtype`.
+            ValueError: If the path exists, the core has no architecture of the zoo, the model is
+                quantized, or a weight is not finite or out of the range of `dtype`.
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)

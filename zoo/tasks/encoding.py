@@ -16,6 +16,7 @@ from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
+from zoo.tasks.lora import has_lora, merged
 from zoo.tasks.padding import padding_of, require_same_padding
 
 CHARACTERS_A_TOKEN = 4  # about, in English
@@ -108,6 +109,8 @@ class EncodingTask(Task):
                 that the model needs.
             ImportError: If a library for the format is missing.
         """
+        if has_lora(self.core):
+            return merged(self).export(path, format)
         if format in serving.GRAPH_FORMATS:
             encoders = self.serving_encoders()
             contents, library = self.serving_contents(), None

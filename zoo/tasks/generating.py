@@ -18,6 +18,7 @@ from zoo.serving import buckets
 from zoo.tasks.arguments import FilePath, SamplerLike
 from zoo.tasks.base import Task
 from zoo.tasks.endpoints import USUAL_LENGTH, serving_endpoints
+from zoo.tasks.lora import has_lora, merged
 
 REQUESTS = tf.TensorSpec([None], tf.string)
 SEEDS, LIMITS = tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int32)
@@ -409,6 +410,8 @@ class GeneratingTask(Task):
                 something that the model needs.
             ImportError: If a library for the format is missing.
         """
+        if has_lora(self.core):
+            return merged(self).export(path, format, sampler, jit_compile, **options)
         if format in serving.GRAPH_FORMATS:
             if sampler is not None or options:
                 raise ValueError(

@@ -25,5 +25,27 @@ def add_lora(core, rank):
         layer.enable_lora(rank)
 
 
+def has_lora(core):
+    """Whether a core has updates that can be added to its weights, which integers are not."""
+    layers = filter(is_dense, layers_in(core))
+    return any(each.lora_enabled and each.quantization_mode is None for each in layers)
+
+
+def merged(task):
+    """Returns a task like another one, but without LoRA: its weights hold the updates."""
+    core = type(task.core).from_config(task.core.get_config())
+    core.build()
+    layers = list(layers_in(task.core))
+    lora = [each for each in layers if is_dense(each) and each.lora_enabled]
+    updates = {id(weight) for each in lora for weight in (each.lora_kernel_a, each.lora_kernel_b)}
+    weights = [weight for weight in task.core.weights if id(weight) not in updates]
+    for to, of in zip(core.weights, weights, strict=True):
+        to.assign(of)
+    for to, of in zip(layers_in(core), layers, strict=True):
+        if is_dense(of) and of.lora_enabled:
+            to.kernel.assign(of.kernel)
+    return type(task)(**{**task.settings, **task.parts, "core": core})
+
+
 def is_dense(layer):
     return isinstance(layer, keras.layers.Dense)

@@ -32,6 +32,7 @@ from zoo.tasks.arguments import (
     require_dropout,
 )
 from zoo.tasks.base import Task, part_of
+from zoo.tasks.lora import has_lora, merged
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.padding import padding_of
@@ -480,6 +481,8 @@ class Matcher(Task):
                 that the model needs.
             ImportError: If a library for the format is missing.
         """
+        if has_lora(self.core):
+            return merged(self).export(path, format)
         if format in serving.GRAPH_FORMATS:
             return write_matching_graphs(path, format, self)
         serving.require_format(format)
