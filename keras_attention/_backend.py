@@ -39,6 +39,32 @@ def shape_of(x):
     return tuple(size if each is None else each for each, size in zip(known, sizes, strict=True))
 
 
+def rows_of(table, ids, training=None):
+    """Returns rows of a table; in training, with a gradient that optimizers understand.
+
+    That of `ops.take` lists the parts of a row separately on TensorFlow. Keras' optimizers square
+    each of them instead of their sum, so that rows taken often would move too far.
+
+    Args:
+        table: Weight or tensor `(rows, size)`.
+        ids: int32 tensor, which rows.
+        training: Whether the layer is training.
+    """
+    table = ops.convert_to_tensor(table)
+    if not training or keras.backend.backend() != "tensorflow":
+        return ops.take(table, ids, axis=0)
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def taken(table):
+        def gradient(upstream):
+            return tf.math.unsorted_segment_sum(upstream, ids, tf.shape(table)[0])
+
+        return ops.take(table, ids, axis=0), gradient
+
+    return taken(tf.convert_to_tensor(table))  # not a variable, which it would capture
+
+
 def pullback(function, *inputs):
     """Returns `function(*inputs)`, and a function from its gradient to those of the inputs.
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from zoo import decoding
+from zoo.models.text_encoder import TextEmbedding, TextEncoder
 from zoo.models.transformer import TokenEmbedding
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.models.transformer_nmt import TransformerTranslator
@@ -347,3 +348,25 @@ def test_logits_with_a_bias_are_in_float32(dtype):
 def test_an_unknown_position_gets_the_nearest(kind):
     with pytest.raises(ValueError, match="position 'rotery'.*Did you mean 'rotary'"):
         kind(VOCABULARY, position="rotery", **SIZES)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TokenEmbedding(9, 4, max_length=5),
+        lambda: TextEmbedding(TextEncoder.Config(9, size=4, num_heads=2, head="masked")),
+    ],
+    ids=["tokens", "texts"],
+)
+def test_a_token_learns_as_fast_however_often_it_occurs(make):
+    """The first step of Adam moves every weight with a gradient by the learning rate."""
+    embedding, ids = make(), np.array([[5, 5, 5, 5, 7], [5, 5, 5, 3, 3]])
+    embedding.build(ids.shape)
+    table = next(x for x in embedding.trainable_variables if x.shape == (9, 4))
+    before = table.numpy()
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), embedding])
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    model.fit(ids, RNG.normal(size=(2, 5, 4)), verbose=0)
+    moved = np.abs(table.numpy() - before)
+    np.testing.assert_allclose(moved[[3, 5, 7]], 0.01, rtol=0.02)
+    np.testing.assert_array_equal(moved[[0, 1, 2, 4, 6, 8]], 0.0)

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_attention import EncoderBlock, TransformerBlock, activations, masks, positions
+from keras_attention._backend import rows_of
 from keras_attention.errors import unknown_name
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.core import Core
@@ -424,12 +425,12 @@ class TextEmbedding(keras.layers.Layer):
 
     def call(self, ids, segment_ids=None, training=None):
         first, length = self.config.position_offset, ops.shape(ids)[1]
-        x = ops.take(ops.convert_to_tensor(self.tokens), ids, axis=0)
+        x = rows_of(self.tokens, ids, training)
         if self.places is not None:
             x = x + ops.convert_to_tensor(self.places)[first : first + length]
         if self.segments is not None:
             segment_ids = ops.zeros_like(ids) if segment_ids is None else segment_ids
-            x = x + ops.take(ops.convert_to_tensor(self.segments), segment_ids, axis=0)
+            x = x + rows_of(self.segments, segment_ids, training)
         x = self.drop(self.norm(x), training=training)
         return x if self.project is None else self.project(x)
 

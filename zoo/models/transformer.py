@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attention import positions
+from keras_attention._backend import rows_of
 from keras_attention._block import NORMS
 from keras_attention.errors import unknown_name
 from zoo.models.checked_options import CheckedOptions
@@ -260,7 +261,7 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, ids, start=0, training=None):
         ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
         ids = ops.maximum(ids, 0)
-        x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)
+        x = rows_of(self.table, ids, training)
         x = x * math.sqrt(self.size) if self.scaled else x
         if self.position in EMBEDDED:
             x = self.place(x, start=start)
