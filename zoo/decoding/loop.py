@@ -199,6 +199,7 @@ def decode(
         return Now(time + 1, search, parents, _like(state, now.state), past, history)
 
     finished, history = stretches.run(next_step, rows, now, max_length, jit_compile)
+    finished = tf.nest.map_structure(lambda x: x[:, : sampler.num_return_sequences], finished)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
