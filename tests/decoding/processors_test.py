@@ -197,6 +197,14 @@ def test_drawn_tokens_keep_the_rules():
     assert len({tuple(row) for row in tokens[:, 0]}) > 10
 
 
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+@pytest.mark.parametrize("token", [PAD, START])
+def test_a_token_that_is_forced_may_be_any(name, token):
+    tokens, lengths, _ = decode(decoding.get(name, forced_first_token=token), PROMPTS[:1])
+    assert tokens[0, 0, 0] == token
+    assert lengths[0, 0] > 1
+
+
 def test_nothing_is_made_of_nan():
     def broken(tokens, state, context):
         return tf.gather(TABLE, tokens) + math.nan, state, None

@@ -31,7 +31,7 @@ from keras_attention._backend import interpreted
 from zoo.decoding import stretches
 from zoo.decoding.next_tokens import NextTokens, NextTokensOfModel
 from zoo.decoding.noise import uniforms
-from zoo.decoding.processors import NOTHING, Progress
+from zoo.decoding.processors import NOTHING, ForcedFirstToken, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, start_search, trace_back
 from zoo.decoding.stretches import Now, Rows, all_beams, in_batch, map_context, map_rows
@@ -93,8 +93,8 @@ def decode(
     It consists of core TensorFlow ops and runs eagerly, in a `tf.function`, in a SavedModel, and
     with `jit_compile=True` if shapes are static. The results of a row do not depend on the others.
     The model's logits are cast to float32. `pad_id` and `start_id` are never produced, unless one
-    of them is `end_id`; the probabilities of the other tokens are not renormalized. A hypothesis
-    whose logits contain NaN is dropped.
+    of them is `end_id` or a `ForcedFirstToken`; the probabilities of the other tokens are not
+    renormalized. A hypothesis whose logits contain NaN is dropped.
 
     Args:
         step: The model's `step`, see above.
@@ -151,7 +151,7 @@ def decode(
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
     end_ids = (end_id, *sampler.end_ids)
-    forbidden_ids = [token for token in (pad_id, start_id) if token is not None]
+    forbidden_ids = forbidden(sampler, pad_id, start_id)
     if first_tokens is None:
         first_tokens = tf.fill([batch], start_id)
     past, prompt_length = (), 0
@@ -244,6 +244,12 @@ def _for_each_beam(context, state, batch, beams):
         return tf.gather(tensor, sources)
 
     return map_context(of_beams, context), map_rows(of_beams, state)
+
+
+def forbidden(sampler, *tokens):
+    """Returns those of some tokens, which may be `None`, that no processor of a sampler forces."""
+    forced = {each.token for each in sampler.processors if isinstance(each, ForcedFirstToken)}
+    return sorted({*tokens} - {None} - forced)
 
 
 def next_tokens(logits, sampler, progress, end_ids, forbidden_ids):

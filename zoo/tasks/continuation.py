@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.decoding.compiled import NUMBERS, for_every_form
-from zoo.decoding.loop import next_tokens
+from zoo.decoding.loop import forbidden, next_tokens
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
@@ -242,11 +242,11 @@ class Continuation:
     def _compile_step(self, with_numbers):
         """Compiles one decoding step of a stream."""
         core, tokenizer = self.model.core, self.model.tokenizer
-        special = [x for x in (tokenizer.pad_id, tokenizer.start_id) if x is not None]
 
         def step(numbers, tokens, state, context, noise, past, places):
             sampler = with_numbers(numbers)
             end_ids = (tokenizer.end_id, *sampler.end_ids)
+            special = forbidden(sampler, tokenizer.pad_id, tokenizer.start_id)
             progress = Progress(past, places[0], places[1], end_ids) if sampler.processors else None
             logits, state, _ = core.step(tokens, state, context)
             logits = logits[:, None]  # of one beam
