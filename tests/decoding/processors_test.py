@@ -97,7 +97,8 @@ def step(tokens, state, context):
 def decode(sampler, prompts, jit_compile=False, **options):
     prompts = tf.constant(prompts)
     options |= {"start_id": START, "end_id": END, "max_length": LENGTH}
-    options |= {"first_tokens": prompts[:, -1], "prompt_ids": prompts}
+    before = tf.where(prompts == PAD, -1, prompts)
+    options |= {"first_tokens": prompts[:, -1], "prompt_ids": before}
 
     @tf.function(jit_compile=jit_compile, autograph=False)
     def run():
@@ -234,6 +235,19 @@ def test_a_processor_of_ones_own():
     sampler = decoding.get("greedy", processors=[Never(4), Never(5)])
     tokens, _, _ = decode(sampler, PROMPTS)
     assert not np.isin(tokens, [4, 5]).any()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_padding_that_also_ends_texts_counts_in_prompts():
+    options = {"first_tokens": tf.constant([END]), "pad_id": END, "max_lengths": [3]}
+    sampler, ids = decoding.get("greedy", bad_words=[[END, 7]]), {"start_id": START, "end_id": END}
+
+    def step(tokens, state, context):
+        return tf.one_hot([7], VOCABULARY), state, None
+
+    for prompt, expected in (([5, 4], 7), ([5, END], 0)):
+        found = decoding.decode(step, (), (), sampler, prompt_ids=[prompt], **ids, **options)
+        assert found.token_ids[0, 0, 0] == expected
 
 
 def test_a_config_makes_an_equal_sampler():
