@@ -238,6 +238,20 @@ def test_a_processor_of_ones_own():
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+def test_the_start_token_counts_as_in_transformers(name):
+    """BART and NLLB start their texts with the end token, which a penalty then puts off."""
+
+    def step(tokens, state, context):
+        return tf.repeat([[0.0, 0.0, 3.0, 0.0, 2.9]], len(tokens), axis=0), state, None
+
+    options = {"start_id": END, "end_id": END, "max_lengths": [1]}
+    for penalty, expected in ((1.01, 0), (2.0, 1)):
+        sampler = decoding.get(name, repetition_penalty=penalty)
+        assert decoding.decode(step, (), (), sampler, **options).lengths == [[expected]]
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_padding_that_also_ends_texts_counts_in_prompts():
     options = {"first_tokens": tf.constant([END]), "pad_id": END, "max_lengths": [3]}
     sampler, ids = decoding.get("greedy", bad_words=[[END, 7]]), {"start_id": START, "end_id": END}

@@ -111,7 +111,8 @@ def decode(
         first_tokens: `[batch]` int32, input tokens of the first step in place of `start_id`, such
             as the last tokens of prompts; these may be produced again.
         prompt_ids: `[batch, length]` int32, the tokens before the text, for processors such as a
-            repetition penalty; −1 before shorter ones.
+            repetition penalty; −1 before shorter ones. By default the input tokens of the first
+            step, as in Hugging Face: they matter where texts start with their end token.
         seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
         first_step: int32 scalar: the number of tokens generated before, for a text that is
             generated in several calls. Noise and processors continue from there.
@@ -156,7 +157,8 @@ def decode(
         first_tokens = tf.fill([batch], start_id)
     past, prompt_length = (), 0
     if sampler.processors:
-        past, prompt_length = _past(prompt_ids, batch, beams, max_length)
+        prompt_ids = first_tokens[:, None] if prompt_ids is None else prompt_ids
+        past, prompt_length = _past(prompt_ids, beams, max_length)
     context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
     state = stretches.without_room(state, max_length)
     context, state = _for_each_beam(context, state, batch, beams)
@@ -216,10 +218,8 @@ def _noise(sampler, seeds, batch, max_length, first_step):
     return tf.transpose(uniforms(seeds, max_length, first_step))
 
 
-def _past(prompt_ids, batch, beams, max_length):
+def _past(prompt_ids, beams, max_length):
     """Returns the tokens of each beam, `[batch, beams, prompt + time]`, and the prompt's length."""
-    if prompt_ids is None:
-        return tf.fill([batch, beams, max_length], NOTHING), 0
     prompt_ids = tf.cast(prompt_ids, tf.int32)
     past = tf.pad(prompt_ids, [[0, 0], [0, max_length]], constant_values=NOTHING)
     return tf.repeat(past[:, None], beams, axis=1), tf.shape(prompt_ids)[1]
