@@ -82,7 +82,7 @@ def test_constant_similarities_find_nothing():
 def test_an_image_without_a_text_finds_none():
     found = retrieval_scores(np.eye(3)[:, :2], [0, 1])
     assert found.image_to_text == {k: pytest.approx(200 / 3) for k in (1, 5, 10)}
-    assert found.text_to_image == {k: 100.0 for k in (1, 5, 10)}
+    assert found.text_to_image == dict.fromkeys((1, 5, 10), 100.0)
 
 
 def test_what_is_not_a_number_is_not_found():
