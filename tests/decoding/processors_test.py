@@ -252,6 +252,21 @@ def test_the_start_token_counts_as_in_transformers(name):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_the_start_token_may_have_no_logit():
+    rules = {"repetition_penalty": 2.0, "no_repeat_ngram_size": 1, "end_ids": [OTHER_END]}
+    found = decoding.decode(
+        lambda tokens, state, context: (tf.one_hot([7], VOCABULARY), state, None),
+        (),
+        (),
+        decoding.get("greedy", **rules),
+        start_id=VOCABULARY + 1,
+        end_id=END,
+        max_lengths=[1],
+    )
+    assert found.token_ids.numpy().tolist() == [[[7]]]
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_padding_that_also_ends_texts_counts_in_prompts():
     options = {"first_tokens": tf.constant([END]), "pad_id": END, "max_lengths": [3]}
     sampler, ids = decoding.get("greedy", bad_words=[[END, 7]]), {"start_id": START, "end_id": END}
