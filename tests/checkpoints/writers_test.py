@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
+from zoo import decoding
 from zoo.checkpoints.loading import read_checkpoint
 
 pytest.importorskip("torch")
@@ -28,8 +30,6 @@ def test_numbers_and_texts_are_those_of_transformers(request, tmp_path, family):
 
 @pytest.mark.full
 def test_saved_and_exported(tmp_path):
-    import tensorflow as tf
-
     scaling = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0}
     scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     theirs, pieces = tiny.save(tmp_path / "hf", "Llama", "ForCausalLM", rope_parameters=scaling)
@@ -70,6 +70,26 @@ def test_settings_of_generation_make_the_sampler(tmp_path, settings, sampler):
     found = zoo.load(str(tmp_path)).default_sampler
     assert repr(found).startswith(sampler)
     assert found.end_ids == tuple(settings.get("eos_token_id", []))
+
+
+class Again(decoding.Processor):
+    """Writes the last token once more."""
+
+    def __call__(self, scores, progress):
+        (last,) = tf.unstack(progress.last(1), axis=1)
+        return scores + 99.0 * tf.one_hot(last, tf.shape(scores)[1])
+
+
+@pytest.mark.full  # `zoo/generator_test` covers it
+@pytest.mark.usefixtures("eagerly")
+def test_a_token_that_pads_and_ends_counts_in_a_prompt(tmp_path):
+    """As in the models of chats whose messages end with the token that pads."""
+    _, pieces = tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
+    model = zoo.load(tmp_path)
+    assert model.tokenizer.pad_id == model.tokenizer.end_id
+    sampler = decoding.GreedySampler(processors=[Again()])
+    prompts = ["a", f"a b{pieces.eos_token}"]
+    assert model.generate(prompts, 3, sampler) == ["aaa", ""]
 
 
 def test_settings_that_change_nothing_are_left_alone(tmp_path):

@@ -31,9 +31,10 @@ class TableModel:
     The state is the number of the prefix. The attention reports source and prefix.
     """
 
-    def __init__(self, seed=0, dtype="float32"):
+    def __init__(self, seed=0, dtype="float32", ends=0.0):
         rng = np.random.default_rng(seed)
         self.logits = (2 * rng.normal(size=(SOURCES, PREFIXES, VOCABULARY))).astype(dtype)
+        self.logits[:, :, END] += ends
         self.log_probs = tf.nn.log_softmax(self.logits).numpy()
 
     def start(self, sources):
@@ -86,12 +87,27 @@ def exhaustive_search(model, source, max_length, length_penalty, count):
 
 
 def beam_search(
-    model, source, max_length, num_beams, length_penalty, count, patience=None, only_best_end=False
+    model,
+    source,
+    max_length,
+    num_beams,
+    length_penalty,
+    count,
+    patience=None,
+    only_best_end=False,
+    exact=True,
 ):
-    """Beam search with lists, without early stopping unless there is a patience."""
+    """Beam search with lists.
+
+    It only stops early if there is a patience, or as in transformers if it is not exact.
+    """
     live, finished = [((), 0.0)], []
     for length in range(1, max_length + 1):
         if patience and len(finished) >= patience * num_beams:
+            break
+        best = sorted((score for score, *_ in finished), reverse=True)[:num_beams]
+        is_full = not exact and len(best) == num_beams
+        if is_full and live[0][1] / (length - 1) ** length_penalty <= best[-1]:
             break
         candidates = sorted(
             (
@@ -194,6 +210,16 @@ def test_patience_and_who_may_end(patience, only_best_end, count, length_penalty
         decoded = model.decode(np.arange(SOURCES), sampler, limits)
         for row, limit in enumerate(limits):
             assert_found(decoded, row, beam_search(model, row, limit, count=count, **options))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_inexact_search_whose_best_end_stops_as_in_transformers(count):
+    model = TableModel(ends=1.5)
+    options = {"num_beams": 2, "length_penalty": 2.0, "exact": False, "only_best_end": True}
+    sampler = decoding.BeamSampler(num_return_sequences=count, **options)
+    decoded = model.decode(np.arange(SOURCES), sampler, [LENGTH] * SOURCES)
+    for row in range(SOURCES):
+        assert_found(decoded, row, beam_search(model, row, LENGTH, count=count, **options))
 
 
 def test_peers_row_14_a_short_best_hypothesis_is_not_lost():

@@ -97,7 +97,8 @@ def step(tokens, state, context):
 def decode(sampler, prompts, jit_compile=False, **options):
     prompts = tf.constant(prompts)
     options |= {"start_id": START, "end_id": END, "max_length": LENGTH}
-    options |= {"first_tokens": prompts[:, -1], "prompt_ids": prompts}
+    before = tf.where(prompts == PAD, -1, prompts)
+    options |= {"first_tokens": prompts[:, -1], "prompt_ids": before}
 
     @tf.function(jit_compile=jit_compile, autograph=False)
     def run():
@@ -197,6 +198,14 @@ def test_drawn_tokens_keep_the_rules():
     assert len({tuple(row) for row in tokens[:, 0]}) > 10
 
 
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+@pytest.mark.parametrize("token", [PAD, START])
+def test_a_token_that_is_forced_may_be_any(name, token):
+    tokens, lengths, _ = decode(decoding.get(name, forced_first_token=token), PROMPTS[:1])
+    assert tokens[0, 0, 0] == token
+    assert lengths[0, 0] > 1
+
+
 def test_nothing_is_made_of_nan():
     def broken(tokens, state, context):
         return tf.gather(TABLE, tokens) + math.nan, state, None
@@ -226,6 +235,48 @@ def test_a_processor_of_ones_own():
     sampler = decoding.get("greedy", processors=[Never(4), Never(5)])
     tokens, _, _ = decode(sampler, PROMPTS)
     assert not np.isin(tokens, [4, 5]).any()
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+def test_the_start_token_counts_as_in_transformers(name):
+    """BART and NLLB start their texts with the end token, which a penalty then puts off."""
+
+    def step(tokens, state, context):
+        return tf.repeat([[0.0, 0.0, 3.0, 0.0, 2.9]], len(tokens), axis=0), state, None
+
+    options = {"start_id": END, "end_id": END, "max_lengths": [1]}
+    for penalty, expected in ((1.01, 0), (2.0, 1)):
+        sampler = decoding.get(name, repetition_penalty=penalty)
+        assert decoding.decode(step, (), (), sampler, **options).lengths == [[expected]]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_start_token_may_have_no_logit():
+    rules = {"repetition_penalty": 2.0, "no_repeat_ngram_size": 1, "end_ids": [OTHER_END]}
+    found = decoding.decode(
+        lambda tokens, state, context: (tf.one_hot([7], VOCABULARY), state, None),
+        (),
+        (),
+        decoding.get("greedy", **rules),
+        start_id=VOCABULARY + 1,
+        end_id=END,
+        max_lengths=[1],
+    )
+    assert found.token_ids.numpy().tolist() == [[[7]]]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_padding_that_also_ends_texts_counts_in_prompts():
+    options = {"first_tokens": tf.constant([END]), "pad_id": END, "max_lengths": [3]}
+    sampler, ids = decoding.get("greedy", bad_words=[[END, 7]]), {"start_id": START, "end_id": END}
+
+    def step(tokens, state, context):
+        return tf.one_hot([7], VOCABULARY), state, None
+
+    for prompt, expected in (([5, 4], 7), ([5, END], 0)):
+        found = decoding.decode(step, (), (), sampler, prompt_ids=[prompt], **ids, **options)
+        assert found.token_ids[0, 0, 0] == expected
 
 
 def test_a_config_makes_an_equal_sampler():

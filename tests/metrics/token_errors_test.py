@@ -45,3 +45,10 @@ def test_edits_are_those_of_the_definition(times, length, blank):
     np.testing.assert_allclose(metric.edits, weights @ edits)
     np.testing.assert_allclose(metric.tokens, tokens)
     np.testing.assert_allclose(metric.result(), weights @ edits / tokens if tokens else 0.0)
+
+
+def test_weights_may_be_a_column():
+    logits = tf.one_hot([[1, 2], [0, 0]], 3)
+    metric = TokenErrorRate()
+    metric.update_state([[1, 2], [1, 2]], logits, sample_weight=[[3.0], [1.0]])
+    assert float(metric.result()) == 2 / 8

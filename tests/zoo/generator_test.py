@@ -13,6 +13,8 @@ from tests.zoo.conftest import LINE
 from zoo import decoding
 from zoo.data.windows import sliding_windows
 from zoo.storage import presets
+from zoo.tasks import continuation
+from zoo.tasks.generating import GeneratingTask
 
 PROMPTS = ["the quick", "", "lazy dog. the", "é" * 40, "jumps over the lazy dog. " * 8]
 CONTEXT = 32
@@ -106,6 +108,23 @@ def test_tokens_come_with_their_log_probs(generator, whole_texts):
     (odd,) = generator.stream_tokens("the", 1, "greedy", forced_first_token=3 + 0xC3, top=0)
     assert (odd.text, odd.content, odd.likely) == ("bytes:\\xc3", b"\xc3", {})
     assert odd.log_prob < -5  # the model's own, although it is forced
+
+
+def test_rules_see_all_tokens_of_prompts_but_their_padding(generator, monkeypatch):
+    """The padding of the tokenizer may be a token of texts, such as their end."""
+    monkeypatch.setattr(GeneratingTask, "decode", lambda *_, **options: options["prompt_ids"])
+    prompt = tf.constant([[-1, generator.tokenizer.pad_id, 9]])
+    assert generator.decode(prompt).numpy().tolist() == [[-1, -1, 9]]
+    monkeypatch.setattr(type(generator), "prompt_pad_id", -1)
+    assert generator.decode(prompt).numpy().tolist() == prompt.numpy().tolist()
+
+
+def test_a_stream_ends_where_no_token_is_left(generator, monkeypatch):
+    lengths, uniforms = [], continuation.uniforms
+    monkeypatch.setattr(continuation, "uniforms", lambda *x: lengths.append(x[1]) or uniforms(*x))
+    every = [[token] for token in range(generator.tokenizer.vocabulary_size)]
+    assert list(generator.stream_tokens("the", 10**6, "greedy", bad_words=every)) == []
+    assert lengths == [CONTEXT // 4]  # not numbers for a million tokens
 
 
 def test_same_seed_same_text_other_seed_other_text(generator):

@@ -79,6 +79,12 @@ def test_constant_similarities_find_nothing():
     assert found.image_to_text == found.text_to_image == {1: 0.0, 5: 0.0, 10: 0.0}
 
 
+def test_an_image_without_a_text_finds_none():
+    found = retrieval_scores(np.eye(3)[:, :2], [0, 1])
+    assert found.image_to_text == {k: pytest.approx(200 / 3) for k in (1, 5, 10)}
+    assert found.text_to_image == dict.fromkeys((1, 5, 10), 100.0)
+
+
 def test_what_is_not_a_number_is_not_found():
     """A model that has diverged to NaN finds nothing; one such text is no hit."""
     found = retrieval_scores(np.full((20, 40), np.nan), np.repeat(np.arange(20), 2))

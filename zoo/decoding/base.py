@@ -36,7 +36,8 @@ class Sampler:
 
     Class attributes:
         num_beams: Number of live hypotheses per row.
-        num_return_sequences: Number of finished hypotheses to keep and return per row.
+        num_return_sequences: Number of finished hypotheses to return per row.
+        num_kept: Number of finished hypotheses to keep per row during the search, at least as many.
         ends_after: Number of hypotheses after whose end a row is finished; `None` for no such
             number.
         only_best_end: Whether a hypothesis ends only by one of the `num_beams` best candidates.
@@ -54,6 +55,10 @@ class Sampler:
     only_best_end = False
     is_random = False
     numbers = ()
+
+    @property
+    def num_kept(self):
+        return self.num_return_sequences
 
     def __post_init__(self):
         ends, processors = self.end_ids, self.processors

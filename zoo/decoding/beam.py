@@ -44,11 +44,14 @@ class BeamSampler(Sampler):
             positive `length_penalty` is often only at the maximum length. If False, stop it when no
             live hypothesis would enter the result by ending with its next token: this is much
             earlier, and rarely changes the result. Hugging Face calls the two
-            `early_stopping="never"` and `early_stopping=False`.
+            `early_stopping="never"` and `early_stopping=False`, but for the latter see
+            `only_best_end`.
         patience: If given, a row also stops as soon as `patience · num_beams` hypotheses have
             ended. Hugging Face calls `exact=True, patience=1.0` `early_stopping=True`.
         only_best_end: Whether a continuation that ends its hypothesis counts only if it is among
-            the `num_beams` most probable ones, as in Hugging Face, fairseq and CTranslate2.
+            the `num_beams` most probable ones, as in Hugging Face, fairseq and CTranslate2. With
+            `exact=False`, a row also stops as in Hugging Face: when `num_beams` hypotheses have
+            ended, and no live one has a better score than the worst of them.
 
     Raises:
         ValueError: If a number is out of range.
@@ -92,6 +95,14 @@ class BeamSampler(Sampler):
     def ends_after(self):
         return None if self.patience is None else math.ceil(self.patience * self.num_beams)
 
+    @property
+    def num_kept(self):
+        return self.num_beams if self._stops_as_hugging_face else self.num_return_sequences
+
+    @property
+    def _stops_as_hugging_face(self):
+        return self.only_best_end and not self.exact
+
     def candidates(self, next_tokens, totals, uniforms):
         # One continuation of a beam ends with each end token, so that `num_beams` of these go on.
         return next_tokens.best(totals, (2 + len(self.end_ids)) * self.num_beams)
@@ -102,7 +113,7 @@ class BeamSampler(Sampler):
     def attainable(self, log_probs, length, max_lengths):
         # A log-probability only falls. As long as it stays where it is, the score rises with the
         # length for a positive penalty and falls with it for a negative one.
-        until = length + 1
+        until = length if self._stops_as_hugging_face else length + 1
         if self.exact:
             until = tf.where(self.length_penalty > 0, max_lengths, until)
         return self.score(log_probs, until)

@@ -31,7 +31,7 @@ from keras_attention._backend import interpreted
 from zoo.decoding import stretches
 from zoo.decoding.next_tokens import NextTokens, NextTokensOfModel
 from zoo.decoding.noise import uniforms
-from zoo.decoding.processors import NOTHING, Progress
+from zoo.decoding.processors import NOTHING, ForcedFirstToken, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, start_search, trace_back
 from zoo.decoding.stretches import Now, Rows, all_beams, in_batch, map_context, map_rows
@@ -93,8 +93,8 @@ def decode(
     It consists of core TensorFlow ops and runs eagerly, in a `tf.function`, in a SavedModel, and
     with `jit_compile=True` if shapes are static. The results of a row do not depend on the others.
     The model's logits are cast to float32. `pad_id` and `start_id` are never produced, unless one
-    of them is `end_id`; the probabilities of the other tokens are not renormalized. A hypothesis
-    whose logits contain NaN is dropped.
+    of them is `end_id` or a `ForcedFirstToken`; the probabilities of the other tokens are not
+    renormalized. A hypothesis whose logits contain NaN is dropped.
 
     Args:
         step: The model's `step`, see above.
@@ -111,7 +111,8 @@ def decode(
         first_tokens: `[batch]` int32, input tokens of the first step in place of `start_id`, such
             as the last tokens of prompts; these may be produced again.
         prompt_ids: `[batch, length]` int32, the tokens before the text, for processors such as a
-            repetition penalty; padded with `pad_id`.
+            repetition penalty; −1 before shorter ones. By default the input tokens of the first
+            step, as in Hugging Face: they matter where texts start with their end token.
         seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
         first_step: int32 scalar: the number of tokens generated before, for a text that is
             generated in several calls. Noise and processors continue from there.
@@ -151,12 +152,13 @@ def decode(
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
     end_ids = (end_id, *sampler.end_ids)
-    forbidden_ids = [token for token in (pad_id, start_id) if token is not None]
+    forbidden_ids = forbidden(sampler, pad_id, start_id)
     if first_tokens is None:
         first_tokens = tf.fill([batch], start_id)
     past, prompt_length = (), 0
     if sampler.processors:
-        past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
+        prompt_ids = first_tokens[:, None] if prompt_ids is None else prompt_ids
+        past, prompt_length = _past(prompt_ids, beams, max_length)
     context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
     state = stretches.without_room(state, max_length)
     context, state = _for_each_beam(context, state, batch, beams)
@@ -199,6 +201,7 @@ def decode(
         return Now(time + 1, search, parents, _like(state, now.state), past, history)
 
     finished, history = stretches.run(next_step, rows, now, max_length, jit_compile)
+    finished = tf.nest.map_structure(lambda x: x[:, : sampler.num_return_sequences], finished)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
@@ -215,12 +218,9 @@ def _noise(sampler, seeds, batch, max_length, first_step):
     return tf.transpose(uniforms(seeds, max_length, first_step))
 
 
-def _past(prompt_ids, batch, beams, max_length, pad_id):
+def _past(prompt_ids, beams, max_length):
     """Returns the tokens of each beam, `[batch, beams, prompt + time]`, and the prompt's length."""
-    if prompt_ids is None:
-        return tf.fill([batch, beams, max_length], NOTHING), 0
     prompt_ids = tf.cast(prompt_ids, tf.int32)
-    prompt_ids = tf.where(prompt_ids == pad_id, NOTHING, prompt_ids)
     past = tf.pad(prompt_ids, [[0, 0], [0, max_length]], constant_values=NOTHING)
     return tf.repeat(past[:, None], beams, axis=1), tf.shape(prompt_ids)[1]
 
@@ -243,6 +243,12 @@ def _for_each_beam(context, state, batch, beams):
         return tf.gather(tensor, sources)
 
     return map_context(of_beams, context), map_rows(of_beams, state)
+
+
+def forbidden(sampler, *tokens):
+    """Returns those of some tokens, which may be `None`, that no processor of a sampler forces."""
+    forced = {each.token for each in sampler.processors if isinstance(each, ForcedFirstToken)}
+    return sorted({*tokens} - {None} - forced)
 
 
 def next_tokens(logits, sampler, progress, end_ids, forbidden_ids):

@@ -397,6 +397,7 @@ def _is_word(word):
 def _marked(tokens, is_marked, scores):
     """Returns which tokens of the vocabulary are marked, boolean of the shape of the scores."""
     rows, vocabulary = tf.unstack(tf.shape(scores))
+    is_marked &= tokens < vocabulary  # a start token may have no logit
     tokens = tf.where(is_marked, tokens, vocabulary)  # a place of its own for what is not
     places = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], tf.shape(tokens)), tokens], axis=2)
     counts = tf.scatter_nd(places, tf.ones_like(tokens), [rows, vocabulary + 1])
@@ -406,7 +407,7 @@ def _marked(tokens, is_marked, scores):
 def _among(tokens, scores):
     """Returns which tokens of the vocabulary are among these, boolean `[1, vocabulary]`."""
     tokens = tf.constant([tokens], tf.int32)
-    return _marked(tokens, tokens < tf.shape(scores)[1], scores[:1])
+    return _marked(tokens, tokens >= 0, scores[:1])
 
 
 def _banned(scores, is_banned):

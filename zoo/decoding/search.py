@@ -32,7 +32,7 @@ class Search(NamedTuple):
     Attributes:
         tokens: `[batch, beams]` int32, the last token of each live beam.
         log_probs: `[batch, beams]` float32, of the live beams, best first.
-        finished: `Hypotheses` with n = `num_return_sequences`.
+        finished: `Hypotheses` with n = `num_kept`.
         ended: `[batch]` int32, the number of hypotheses that have ended; `()` unless that matters.
     """
 
@@ -56,7 +56,7 @@ def start_search(sampler, first_tokens, max_lengths):
     can_run = (max_lengths > 0)[:, None]
     # All beams start from the same token: were they all alive, they would stay copies.
     beams = tf.where(tf.range(sampler.num_beams) == 0, 0.0, DEAD)[None, :]
-    empty = tf.where(tf.range(sampler.num_return_sequences) == 0, 0.0, DEAD)[None, :]
+    empty = tf.where(tf.range(sampler.num_kept) == 0, 0.0, DEAD)[None, :]
     found = tf.where(can_run, DEAD, empty)  # [batch, n]
     zeros = tf.zeros_like(found, tf.int32)
     return Search(

@@ -58,6 +58,7 @@ def retrieval_scores(similarities, owners):
     np.fmax.at(best, owners, own)
     belongs = owners == np.arange(images)[:, None]
     text_ranks = (~(similarities < best[:, None]) & ~belongs).sum(axis=1)
+    text_ranks = np.where(belongs.any(axis=1), text_ranks, np.inf)  # without a text, none is right
     return RetrievalScores(
         {k: 100.0 * float(np.mean(text_ranks < k)) for k in RANKS},
         {k: 100.0 * float(np.mean(image_ranks < k)) for k in RANKS},

@@ -38,14 +38,15 @@ class TokenErrorRate(keras.metrics.Metric):
         Args:
             y_true: int32 `(batch, length)`, token ids, padded with the blank.
             y_pred: Logits `(batch, times, labels)`.
-            sample_weight: `(batch,)`, or `None`.
+            sample_weight: `(batch,)` or `(batch, 1)`, or `None`.
         """
         truth = tf.convert_to_tensor(y_true, tf.int32)
         is_token = truth != self.blank_id
         edits = tf.cast(_edits(*_labels(y_pred, self.blank_id), truth, is_token), tf.float32)
         tokens = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)
         if sample_weight is not None:
-            edits, tokens = (each * tf.cast(sample_weight, tf.float32) for each in (edits, tokens))
+            weights = tf.reshape(tf.cast(sample_weight, tf.float32), tf.shape(tokens))
+            edits, tokens = edits * weights, tokens * weights
         self.edits.assign_add(tf.reduce_sum(edits))
         self.tokens.assign_add(tf.reduce_sum(tokens))
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.decoding.compiled import NUMBERS, for_every_form
-from zoo.decoding.loop import next_tokens
+from zoo.decoding.loop import forbidden, next_tokens
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
@@ -133,6 +133,8 @@ class Continuation:
     def tokens(self, ids, max_length, sampler, seed):
         """Yields each token that follows a prompt, the end token included.
 
+        It ends without one if no token is left: by NaN of the model, or rules that forbid all.
+
         Args:
             ids: int32 array, the tokens of the prompt.
             max_length, sampler, seed: As for `TextGenerator.stream`.
@@ -143,18 +145,19 @@ class Continuation:
         """
         start, step = self._compiled_start, self._compiled_step(sampler)
         end_ids = (self.model.tokenizer.end_id, *sampler.end_ids)
-        noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
+        seeds = tf.constant([[seed, 0]], tf.int32)
         added, ids = 0, list(ids)
         while added < max_length:
             prompt = self._padded([ids], room(self.model.core, self.steps))
             context, state = start(tf.constant(prompt))
             past = _past_of_stretch(prompt, self.steps, self.model.prompt_pad_id)
-            for place in range(
-                prompt.shape[1], prompt.shape[1] + min(self.steps, max_length - added)
-            ):
+            noise = uniforms(seeds, min(self.steps, max_length - added), added)
+            for place, numbers in enumerate(noise, prompt.shape[1]):
                 places = tf.constant([place, added])
                 last = tf.constant(ids[-1:], tf.int32)
-                token, log_probs, state = step(last, state, context, noise[added], past, places)
+                token, log_probs, state = step(last, state, context, numbers, past, places)
+                if token[0] == NOTHING:
+                    return
                 ids.append(int(token[0]))
                 past[0, place] = ids[-1]
                 added += 1
@@ -242,11 +245,11 @@ class Continuation:
     def _compile_step(self, with_numbers):
         """Compiles one decoding step of a stream."""
         core, tokenizer = self.model.core, self.model.tokenizer
-        special = [x for x in (tokenizer.pad_id, tokenizer.start_id) if x is not None]
 
         def step(numbers, tokens, state, context, noise, past, places):
             sampler = with_numbers(numbers)
             end_ids = (tokenizer.end_id, *sampler.end_ids)
+            special = forbidden(sampler, tokenizer.pad_id, tokenizer.start_id)
             progress = Progress(past, places[0], places[1], end_ids) if sampler.processors else None
             logits, state, _ = core.step(tokens, state, context)
             logits = logits[:, None]  # of one beam
@@ -255,7 +258,9 @@ class Continuation:
             if progress is not None:
                 found = next_tokens(logits, sampler, progress, end_ids, special)
                 log_probs = found.log_probs[:, 0]
-            return sampler.pick(log_probs, noise), of_model, state
+            token = sampler.pick(log_probs, noise)
+            is_possible = tf.gather(log_probs, token, batch_dims=1) > float("-inf")
+            return tf.where(is_possible, token, NOTHING), of_model, state
 
         context, state = tf.nest.map_structure(
             tf.TensorSpec.from_tensor, self._compiled_start.structured_outputs

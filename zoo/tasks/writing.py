@@ -14,6 +14,7 @@ from zoo.data.batching import is_batches
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
 from zoo.decoding.compiled import made_once
+from zoo.decoding.processors import NOTHING
 from zoo.readers.text.texts import as_text, as_texts, refuse_paths
 from zoo.serving import Start
 from zoo.tasks.arguments import Conversation, SamplerLike, Texts
@@ -408,7 +409,9 @@ class TextGenerator(GeneratingTask):
         return prompt_ids, tf.fill([tf.shape(requests)[0]], self._served_steps)
 
     def decode(self, inputs, *args, **options):
-        options |= {"first_tokens": inputs[:, -1], "prompt_ids": inputs}
+        # The padding of the tokenizer may be a token of texts, that of prompts is not.
+        prompt_ids = tf.where(inputs == self.prompt_pad_id, NOTHING, inputs)
+        options |= {"first_tokens": inputs[:, -1], "prompt_ids": prompt_ids}
         return super().decode(inputs, *args, **options)
 
     def longest_answer(self, inputs):
