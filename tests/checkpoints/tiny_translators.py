@@ -191,6 +191,7 @@ def save_t5(folder, untied=False, family="T5", **settings):
     model = random_model(getattr(transformers, f"{family}ForConditionalGeneration"), config)
     if untied:
         table = 0.3 * torch.randn_like(model.lm_head.weight)
+        table[pieces.eos_token_id] *= 0.1  # texts do not end at once
         model.lm_head.weight = torch.nn.Parameter(table)
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
