@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._products import project
+from keras_attention._products import matmul, project
 
 
 class Dense(keras.layers.Dense):
@@ -21,7 +21,7 @@ class Dense(keras.layers.Dense):
         """
         if not self.lora_enabled or self.quantization_mode is not None:
             return super().kernel
-        update = self._of_update(ops.matmul(self.lora_kernel_a, self.lora_kernel_b))
+        update = self._of_update(matmul(self.lora_kernel_a, self.lora_kernel_b))
         return ops.cast(ops.add(self._kernel, update), self.variable_dtype)
 
     def call(self, inputs, training=None):
