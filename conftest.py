@@ -18,6 +18,7 @@ DOCTESTS_WITH_FULL = (
     "recognition.Recognizer",
     "TextGenerator.continuations",
     "TextGenerator.stream_tokens",
+    "backbone.Backbone",
 )
 
 

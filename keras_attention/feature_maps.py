@@ -94,7 +94,8 @@ class ChannelAttention(FeatureMapAttention):
     (https://arxiv.org/abs/1910.03151).
 
     Args:
-        reduction: How many times as many channels as hidden units there are.
+        reduction: How many times as many channels as hidden units there are; at least one unit
+            remains.
         pooling: What the weights depend on: `"mean"`, `"max"` or `"both"`.
         kernel_size: Number of channels that the weight of a channel depends on, or `None` for the
             network of all channels.

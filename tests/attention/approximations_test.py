@@ -142,7 +142,7 @@ def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
         assert_close(found, expected)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("lengths", [(None, None), (6, None), (6, 6)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_symbolic_shapes_equal_real_shapes(name, lengths):
@@ -168,7 +168,7 @@ def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     assert_close(model.predict(inputs, verbose=0), expected)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("shape", [(0, 6), (BATCH, 0), (BATCH, 1)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_axes_may_be_empty_or_of_length_one(name, shape):
@@ -229,7 +229,7 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
@@ -248,7 +248,7 @@ def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
     np.testing.assert_array_equal(oracle.float64(gradient)[1], 0.0)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):

@@ -124,7 +124,7 @@ def test_equals_the_equations(kind, score, implementation, normalizer, mask):
         np.testing.assert_array_equal(oracle.float64(weights)[hidden & ~seen], 0.0)
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(18)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -169,7 +169,7 @@ def test_gradients_equal_finite_differences_of_the_equations(kind, score, implem
 ODD_SHAPES = [(2, 1, 1), (2, 1, 5), (2, 5, 1), (0, 3, 4), (3, 8, 8)]
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(11)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("shape", ODD_SHAPES)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -204,7 +204,7 @@ def test_compiled_equals_eager(kind, score, implementation):
     )
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(10)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -220,7 +220,7 @@ def test_what_is_hidden_changes_nothing(kind, score, implementation):
     )
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(10)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -236,7 +236,7 @@ def test_implicit_masks_equal_explicit_ones(kind, score, implementation):
     )
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(22)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalizer", ["softmax", "sum", "hard", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("score", scores.names())

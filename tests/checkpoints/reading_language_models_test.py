@@ -318,6 +318,7 @@ def test_texts_that_end_with_the_padding_token(tmp_path):
     np.testing.assert_allclose(zoo.load(tmp_path).score(texts), expected, atol=1e-4)
 
 
+@pytest.mark.full  # a language model of a checkpoint and one of the zoo always get labels
 @pytest.mark.usefixtures("eagerly")
 def test_labels_for_an_embedder_and_for_a_stack_alone(gemma, tmp_path):
     theirs, pieces = tiny.save(tmp_path, "Llama", "Model")

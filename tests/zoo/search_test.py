@@ -86,6 +86,7 @@ def test_texts_are_those_of_a_sorted_list(model, monkeypatch):
     assert found.similarities.dtype == np.float32
 
 
+@pytest.mark.full  # a matcher and the command always search among images
 def test_images_are_those_of_a_sorted_list(embedder, photos, folder, monkeypatch):
     monkeypatch.setattr("zoo.tasks.searching.AT_ONCE", 2)
     similarities = embedder.match(photos[2], photos)[0]

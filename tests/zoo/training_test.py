@@ -216,6 +216,7 @@ def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
     assert min(history["loss"]) > 0.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("knows_number_of_batches", [False, True])
 def test_an_interrupted_training_goes_on_in_the_same_order(knows_number_of_batches, tmp_path):
     labels, seen = list("abcdefgh"), []
