@@ -58,7 +58,9 @@ def rows_of(table, ids, training=None):
     @tf.custom_gradient
     def taken(table):
         def gradient(upstream):
-            return tf.math.unsorted_segment_sum(upstream, ids, tf.shape(table)[0])
+            parts = tf.cast(upstream, tf.float32)  # many small ones get lost in half precision
+            sums = tf.math.unsorted_segment_sum(parts, ids, tf.shape(table)[0])
+            return tf.cast(sums, upstream.dtype)
 
         return ops.take(table, ids, axis=0), gradient
 

@@ -95,7 +95,7 @@ class ChannelAttention(FeatureMapAttention):
 
     Args:
         reduction: How many times as many channels as hidden units there are; at least one unit
-            remains.
+            remains. For the network alone.
         pooling: What the weights depend on: `"mean"`, `"max"` or `"both"`.
         kernel_size: Number of channels that the weight of a channel depends on, or `None` for the
             network of all channels.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention._backend import rows_of
 from zoo import decoding
 from zoo.models.text_encoder import TextEmbedding, TextEncoder
 from zoo.models.transformer import TokenEmbedding
@@ -348,6 +349,15 @@ def test_logits_with_a_bias_are_in_float32(dtype):
 def test_an_unknown_position_gets_the_nearest(kind):
     with pytest.raises(ValueError, match="position 'rotery'.*Did you mean 'rotary'"):
         kind(VOCABULARY, position="rotery", **SIZES)
+
+
+def test_gradients_of_a_frequent_token_are_summed_in_float32():
+    table, ids = tf.ones((2, 3), tf.bfloat16), np.zeros((5, 1000), "int32")
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        total = tf.reduce_sum(tf.cast(rows_of(table, ids, training=True), tf.float32))
+    found = tape.gradient(total, table)  # bfloat16 does not count beyond 256
+    np.testing.assert_allclose(tf.cast(found, tf.float32), [[5000.0] * 3, [0.0] * 3], rtol=0.01)
 
 
 @pytest.mark.parametrize(
