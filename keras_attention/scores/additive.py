@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attention import activations
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
 from keras_attention._products import dot, matmul, transposed
@@ -21,13 +22,16 @@ class Additive(Score):
     Paper: Bahdanau et al. 2015, Neural Machine Translation by Jointly Learning to Align and
     Translate, appendix A.1.2 (https://arxiv.org/abs/1409.0473).
 
-    Queries and keys may differ in size. Time `O(Tq · Tk · units)`.
+    Queries and keys may differ in size. Time `O(Tq · Tk · units)`. With the activation
+    `"leaky_relu"`, it is the score of GATv2 (Brody et al. 2022, How Attentive are Graph Attention
+    Networks?, https://arxiv.org/abs/2105.14491), where a mask tells which nodes are neighbors.
 
     Args:
         units: Size of the space in which queries and keys are added. `None` uses the key size.
         kernel_initializer: Initializer of `W_q`, `W_k` and `v`.
         normalized: Whether to replace `v` by `g v / ‖v‖` with a learned gain `g` (Salimans and
             Kingma 2016, https://arxiv.org/abs/1602.07868), which is initially `1 / √units`.
+        activation: Takes the place of `tanh`: a name or a function.
 
     Raises:
         ValueError: If `units` is not a positive integer.
@@ -41,12 +45,20 @@ class Additive(Score):
 
     uses_positions = False
 
-    def __init__(self, units=None, kernel_initializer="glorot_uniform", normalized=False, **kwargs):
+    def __init__(
+        self,
+        units=None,
+        kernel_initializer="glorot_uniform",
+        normalized=False,
+        activation="tanh",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         require_positive_integers_or_none("the score Additive", units=units)
         self.units = units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.normalized = normalized
+        self.activation = activations.get(activation)
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
@@ -86,7 +98,7 @@ class Additive(Score):
     def pairwise(self, query, key):
         pairs = ops.expand_dims(query, -2) + ops.expand_dims(key, -3)  # (..., Tq, Tk, units)
         scale = ops.squeeze(ops.cast(self.scale, pairs.dtype), axis=-2)  # (*heads, units)
-        return dot(ops.tanh(pairs), scale)
+        return dot(self.activation(pairs), scale)
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
@@ -95,6 +107,7 @@ class Additive(Score):
             "units": self.units,
             "kernel_initializer": initializer,
             "normalized": self.normalized,
+            "activation": activations.serialize(self.activation),
         }
 
 
@@ -107,10 +120,14 @@ class LinearAdditive(Score):
     Paper: Bahdanau et al. 2015, appendix A.1.2 (https://arxiv.org/abs/1409.0473), without the tanh.
 
     Queries and keys may differ in size. A softmax cancels the term of the query, so that all
-    queries get the same weights; other normalizers keep it. Time `O(Tq · Tk)`.
+    queries get the same weights; other normalizers keep it, and so does an activation. With
+    `"leaky_relu"`, it is the score of graph attention networks (Veličković et al. 2018,
+    https://arxiv.org/abs/1710.10903), where a mask tells which nodes are neighbors. Time
+    `O(Tq · Tk)`.
 
     Args:
         kernel_initializer: Initializer of `w_q` and `w_k`.
+        activation: Applied to the sum: a name, a function, or `None` for none.
 
     Example:
 
@@ -122,9 +139,10 @@ class LinearAdditive(Score):
     pair_size = 1
     uses_positions = False
 
-    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(self, kernel_initializer="glorot_uniform", activation=None, **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.activation = activations.get(activation)
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
@@ -144,8 +162,13 @@ class LinearAdditive(Score):
         return []
 
     def pairwise(self, query, key):
-        return query + transposed(key)
+        return self.activation(query + transposed(key))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
-        return {**super().get_config(), "kernel_initializer": initializer}
+        activation = activations.serialize(self.activation)
+        return {
+            **super().get_config(),
+            "kernel_initializer": initializer,
+            "activation": activation,
+        }

@@ -73,7 +73,7 @@ def test_equals_the_equation(form):
     )
     expected = equation(layer, QUERY, VALUE, QUERY_MASK, VALUE_MASK)
     for tensor, array in zip(found, expected, strict=True):
-        np.testing.assert_allclose(oracle.float64(tensor), array, atol=1e-6)
+        np.testing.assert_allclose(oracle.float64(tensor), array, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", FORMS)

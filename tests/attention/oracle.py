@@ -113,14 +113,16 @@ def logits(score, query, key, head=()):
     if kind == "Additive":
         query = query @ weight(score, "query_kernel")[head]
         key = key @ weight(score, "key_kernel")[head] + weight(score, "bias")[head]
-        added = np.tanh(query[:, :, None, :] + key[:, None, :, :])
+        activate = ACTIVATIONS[score.activation.__name__]
+        added = activate(query[:, :, None, :] + key[:, None, :, :])
         scale = weight(score, "scale")[head][0]
         if score.normalized:
             scale = weight(score, "gain")[head][0] * scale / np.linalg.norm(scale)
         return added @ scale
     if kind == "LinearAdditive":
         query = query @ weight(score, "query_kernel")[head]
-        return query + (key @ weight(score, "key_kernel")[head]).swapaxes(1, 2)
+        added = query + (key @ weight(score, "key_kernel")[head]).swapaxes(1, 2)
+        return ACTIVATIONS[score.activation.__name__](added)
     if kind == "Cosine":
         norms = np.linalg.norm(query, axis=-1)[:, :, None] * np.linalg.norm(key, axis=-1)[:, None]
         products = np.einsum("bqd,bkd->bqk", query, key)
@@ -132,6 +134,12 @@ def logits(score, query, key, head=()):
     return _positional_logits(kind, score, query, key, head)
 
 
+# activations of additive scores; the slope of the leaky one is that of graph attention networks
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.2 * x),
+}
 # the score as a function of u, the distance in units of its width
 DISTANCES = {
     "Euclidean": lambda u: -(u**2),

@@ -99,8 +99,11 @@ NORMAL = keras.initializers.HeNormal(seed=3)
 
 EVERY_ARGUMENT = [
     (scores.Cosine, {"sharpness": 3.0, "learned_sharpness": True}),
-    (scores.Additive, {"units": 3, "kernel_initializer": NORMAL, "normalized": True}),
-    (scores.LinearAdditive, {"kernel_initializer": NORMAL}),
+    (
+        scores.Additive,
+        {"units": 3, "kernel_initializer": NORMAL, "normalized": True, "activation": "silu"},
+    ),
+    (scores.LinearAdditive, {"kernel_initializer": NORMAL, "activation": "leaky_relu"}),
     (scores.Location, {"max_length": 9, "kernel_initializer": NORMAL}),
     (scores.DenseSynthesizer, {"max_length": 9, "units": 3, "kernel_initializer": NORMAL}),
     (scores.RandomSynthesizer, {"max_length": 9, "rank": 3, "kernel_initializer": NORMAL}),
