@@ -71,12 +71,14 @@ class ResidualBlock(ChecksMasks, Recomputable):
         norm: str = "layer",
         gated: bool = False,
         parallel: bool = False,
+        shared_norm: bool = False,
+        residual_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         owner = type(self).__name__
         require_positive_integers(owner, hidden=hidden)
-        require_numbers(owner, at_least=0, epsilon=epsilon)
+        require_numbers(owner, at_least=0, epsilon=epsilon, residual_scale=residual_scale)
         require_fractions(owner, dropout=dropout, hidden_dropout=hidden_dropout)
         require_one_of(owner, NORMALIZE, normalize=normalize)
         require_one_of(owner, NORMS, norm=norm)
@@ -90,6 +92,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
                 f"`parallel` of {owner} needs parts that normalize their input. Received: "
                 f"parallel=True, normalize={normalize!r}. Use normalize='pre' or 'sandwich'."
             )
+        if shared_norm and not parallel:
+            raise ValueError(
+                f"`shared_norm` of {owner} is for parts with the same input. Received: "
+                "shared_norm=True, parallel=False. Pass parallel=True, too, or omit it."
+            )
         self.supports_masking = True
         self.hidden = plain(hidden)
         self.normalize = normalize
@@ -101,6 +108,8 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.norm = norm
         self.gated = gated
         self.parallel = parallel
+        self.shared_norm = shared_norm
+        self.residual_scale = residual_scale
 
     options = _options(__init__)
 
@@ -132,7 +141,9 @@ class ResidualBlock(ChecksMasks, Recomputable):
 
     def _make_norms(self, part, x_shape):
         """Makes the normalizations of a part of the block."""
-        setattr(self, f"{part}_norm", self._make_norm(f"{part}_norm", x_shape))
+        is_shared = self.shared_norm and part == "feed_forward"
+        norm = self.attention_norm if is_shared else self._make_norm(f"{part}_norm", x_shape)
+        setattr(self, f"{part}_norm", norm)
         if self.normalize == "sandwich":
             name = _output_norm(part)
             setattr(self, name, self._make_norm(name, x_shape))
@@ -223,7 +234,9 @@ class ResidualBlock(ChecksMasks, Recomputable):
 
         The sum is normalized with "post", the output alone with "sandwich" and "output".
         """
-        x = x + self.drop(self._added(part, added), training=training)
+        added = self._added(part, added)
+        added = added if self.residual_scale == 1.0 else self.residual_scale * added
+        x = x + self.drop(added, training=training)
         return getattr(self, f"{part}_norm")(x) if self.normalize == "post" else x
 
     def _added(self, part, output):
@@ -279,6 +292,8 @@ class Block(ResidualBlock):
         norm: str = "layer",
         gated: bool = False,
         parallel: bool = False,
+        shared_norm: bool = False,
+        residual_scale: float = 1.0,
         num_key_value_heads: int | None = None,
         query_key_norm: float | None = None,
         joint_query_key_norm: bool = False,
@@ -305,6 +320,8 @@ class Block(ResidualBlock):
             norm=norm,
             gated=gated,
             parallel=parallel,
+            shared_norm=shared_norm,
+            residual_scale=residual_scale,
             **kwargs,
         )
         self.num_heads = plain(num_heads)

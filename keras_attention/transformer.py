@@ -22,13 +22,16 @@ class EncoderBlock(CausalSteps, Block):
 
     $$ x + Attention(Norm_1(x)) + FeedForward(Norm_2(x)) $$
 
+    and with `shared_norm=True` also the same normalization, `Norm_1 = Norm_2`.
+
     Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
     al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
     (https://arxiv.org/abs/2002.04745); Ding et al. 2021, CogView, section 2.4, "sandwich"
     (https://arxiv.org/abs/2105.13290), as in Gemma 2 and 3; Liu et al. 2021, Swin Transformer V2,
     section 3.2, "output" (https://arxiv.org/abs/2111.09883), as in OLMo 2; Black et al. 2022,
-    GPT-NeoX-20B, section 2.1, parallel (https://arxiv.org/abs/2204.06745). Unless with "post", add
-    one more normalization after the last block.
+    GPT-NeoX-20B, section 2.1, parallel (https://arxiv.org/abs/2204.06745); Chowdhery et al. 2022,
+    PaLM, section 2, parallel with a shared normalization (https://arxiv.org/abs/2204.02311), as in
+    GPT-J and Phi-2. Unless with "post", add one more normalization after the last block.
 
     The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`; with
     "sandwich", also `attention_output_norm` and `feed_forward_output_norm`. To recompute a block in
@@ -55,6 +58,8 @@ class EncoderBlock(CausalSteps, Block):
             https://arxiv.org/abs/1910.07467).
         parallel: Whether attention and feed-forward network have the same input. It needs
             `normalize="pre"` or `"sandwich"`.
+        shared_norm: Whether they also share the normalization of that input. It needs `parallel`.
+        residual_scale: Factor of what each part adds to its input, as in Granite.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -70,8 +75,8 @@ class EncoderBlock(CausalSteps, Block):
 
     Raises:
         ValueError: If an argument is unknown or out of range, `num_heads` does not divide the size
-            and there is no `key_dim`, `parallel` goes with another `normalize`, or `x` is not of
-            rank 3.
+            and there is no `key_dim`, `parallel` goes with another `normalize` or `shared_norm`
+            without it, or `x` is not of rank 3.
 
     Example:
 
@@ -121,9 +126,9 @@ class DecoderBlock(Block):
         position: Position of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
-            query_key_norm, joint_query_key_norm, soft_cap, normalizer, implementation: As for
-            `EncoderBlock`. Each of the two attentions has its own score.
-        parallel: Must be `False`: it is for `EncoderBlock`.
+            query_key_norm, joint_query_key_norm, soft_cap, normalizer, implementation,
+            residual_scale: As for `EncoderBlock`. Each of the two attentions has its own score.
+        parallel, shared_norm: Must be `False`: they are for `EncoderBlock`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.

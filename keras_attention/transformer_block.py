@@ -60,6 +60,8 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         use_bias: Whether the feed-forward network adds biases.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"`, as for `EncoderBlock`.
         parallel: Whether both parts have the same input, as for `EncoderBlock`.
+        shared_norm: With `parallel`, whether they share a normalization.
+        residual_scale: Factor of what each part adds.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -98,6 +100,8 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         norm: str = "layer",
         gated: bool = False,
         parallel: bool = False,
+        shared_norm: bool = False,
+        residual_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
         if not _attends(attention):
@@ -118,6 +122,8 @@ class TransformerBlock(CausalSteps, ResidualBlock):
             norm=norm,
             gated=gated,
             parallel=parallel,
+            shared_norm=shared_norm,
+            residual_scale=residual_scale,
             **kwargs,
         )
         self.attention = attention

@@ -8,13 +8,14 @@ from tests.attention import oracle
 
 RNG = np.random.default_rng(0)
 BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
-FORMS = [  # of an encoder block: `normalize`, and whether its parts are parallel
-    ("post", False),
-    ("pre", False),
-    ("pre", True),
-    ("sandwich", False),
-    ("sandwich", True),
-    ("output", False),
+FORMS = [  # of an encoder block
+    {"normalize": "post"},
+    {"normalize": "pre"},
+    {"normalize": "pre", "parallel": True},
+    {"normalize": "pre", "parallel": True, "shared_norm": True, "residual_scale": 0.3},
+    {"normalize": "sandwich"},
+    {"normalize": "sandwich", "parallel": True},
+    {"normalize": "output", "residual_scale": 2.0},
 ]
 
 
@@ -75,9 +76,12 @@ def encoder_block(block, x, mask=None, **given):
     else:
         normal = given_to(block, "attention", x)
         context, weights = attend(block.attention, normal, normal, **both)
-        attended = x + output(block, "attention", context)
-        normal = given_to(block, "feed_forward", x if block.parallel else attended)
-        x = attended + output(block, "feed_forward", feed_forward(block.feed_forward, normal))
+        scale = block.residual_scale
+        attended = x + scale * output(block, "attention", context)
+        part = "attention" if block.shared_norm else "feed_forward"
+        normal = given_to(block, part, x if block.parallel else attended)
+        hidden = feed_forward(block.feed_forward, normal)
+        x = attended + scale * output(block, "feed_forward", hidden)
     return x, weights
 
 

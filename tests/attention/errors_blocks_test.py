@@ -67,6 +67,10 @@ MISTAKES = {
         lambda: EncoderBlock(2, 8, parallel=True),
         ["`parallel` of EncoderBlock needs", "normalize='post'", "normalize='pre' or 'sandwich'"],
     ),
+    "shared normalization of parts with inputs of their own": (
+        lambda: EncoderBlock(2, 8, shared_norm=True),
+        ["`shared_norm` of EncoderBlock is for", "parallel=False", "Pass parallel=True"],
+    ),
     "soft cap of a block of 0": (
         lambda: EncoderBlock(2, 8, soft_cap=0)(QUERY),
         ["`soft_cap` of Attention must be a finite number above 0", "soft_cap=0"],

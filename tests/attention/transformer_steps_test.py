@@ -49,7 +49,7 @@ def encoder_steps(block, x, split, room, mask=None, **arguments):
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("form", FORMS)
 def test_steps_of_an_encoder_block_equal_the_call(form, position, split):
-    block = encoder(normalize=form[0], parallel=form[1], position=position, mask="causal")
+    block = encoder(**form, position=position, mask="causal")
     expected = oracle.float64(block(X))
     for room in (LENGTH, LENGTH + 3):
         (found,) = encoder_steps(block, X, split, room)
@@ -79,7 +79,7 @@ CAUSAL = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CAUSAL)
 def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, form, split):
-    block = TransformerBlock(CAUSAL[name](), 12, normalize=form[0], parallel=form[1])
+    block = TransformerBlock(CAUSAL[name](), 12, **form)
     expected = oracle.float64(block(X))
     (found,) = encoder_steps(block, X, split, LENGTH + 1)
     np.testing.assert_allclose(found, expected, atol=2e-5)

@@ -50,7 +50,7 @@ def _same_numbers_in_any_order():
 @pytest.mark.parametrize("masked", [False, True])
 def test_encoder_block_equals_the_equations(form, masked, dtype):
     rounding = dtype.removeprefix("mixed_")
-    block = encoder(normalize=form[0], parallel=form[1], dtype=dtype)
+    block = encoder(**form, dtype=dtype)
     x = ops.cast(random(BATCH, LENGTH, SIZE), rounding)
     given = {"mask": some(BATCH, LENGTH)} if masked else {}
     found = block(x, **given, return_attention_scores=True)
@@ -347,11 +347,12 @@ BLOCK = {
     "soft_cap": 2.5,
     "normalizer": normalizers.Sparsemax(),
     "implementation": "reference",
+    "residual_scale": 0.5,
     "name": "layer",
 }
 EVERY_ARGUMENT = [
     (FeedForward, FEED_FORWARD),
-    (EncoderBlock, {**BLOCK, "parallel": True}),
+    (EncoderBlock, {**BLOCK, "parallel": True, "shared_norm": True}),
     (DecoderBlock, {**BLOCK, "normalize": "sandwich"}),
     (EncoderBlock, {**BLOCK, "dtype": "mixed_bfloat16"}),
 ]

@@ -1,4 +1,4 @@
-"""BLOOM, GPT-Neo, GPT-NeoX, OLMo 2, OPT and Phi-3 checkpoints: the numbers of transformers."""
+"""Checkpoints of BLOOM, GPT-NeoX, Granite, OLMo, OPT, Phi and others: the numbers of transformers."""
 
 import json
 
@@ -26,8 +26,15 @@ CASES = {
         {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
     ),
     "parallel": ("GPTNeoX", {}),
-    "phi": ("Phi3", {}),
+    "factors": ("Granite", {}),
+    "joined projections": ("Phi3", {}),
+    "layers without positions": ("SmolLM3", {}),
+    "layer norms of a gated network": ("StableLm", {}),
     "norms of outputs": ("Olmo2", {}),
+    "norms of outputs, windows": ("Olmo3", {}),
+    "one norm of two parts, an output bias": ("Phi", {}),
+    "one norm of two gated parts": ("StableLm", {"use_parallel_residual": True}),
+    "biases and a window": ("Starcoder2", {}),
     "positions from 2": ("OPT", {}),
     "without biases": ("OPT", {"enable_bias": False, "tie_word_embeddings": False}),
 }

@@ -76,17 +76,44 @@ WRITERS = {
         "window_size": 4,
     },
     "GPTNeoX": {"tokenizer": "GPTNeoXTokenizer", **SIZES, "rotary_pct": 0.5},
+    "Granite": {
+        "tokenizer": "GPT2Tokenizer",
+        **LLAMA,
+        "embedding_multiplier": 3.0,
+        "logits_scaling": 4.0,
+        "residual_multiplier": 0.3,
+        "attention_multiplier": 0.2,
+    },
     "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
     "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
     "Olmo2": {"tokenizer": "GPT2Tokenizer", **LLAMA},
+    "Olmo3": {
+        "tokenizer": "GPT2Tokenizer",
+        **LLAMA,
+        "sliding_window": 5,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    },
     "OPT": {
         **{name: SIZES[name] for name in SIZES if name != "intermediate_size"},
         "tokenizer": "OPT",
         "ffn_dim": 24,
     },
+    "Phi": {"tokenizer": "CodeGenTokenizer", **SIZES, "num_key_value_heads": 1},
     "Phi3": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5},
     "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
     "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
+    "SmolLM3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "no_rope_layers": [1, 0]},
+    "StableLm": {
+        "tokenizer": "GPTNeoXTokenizer",
+        **LLAMA,
+        "use_qkv_bias": True,
+        "partial_rotary_factor": 0.5,
+    },
+    "Starcoder2": {"tokenizer": "GPT2Tokenizer", **LLAMA, "sliding_window": 5},
 }
 OF_BLOCKS = {name: SIZES[name] for name in SIZES if name != "max_position_embeddings"}
 VIT = {**OF_BLOCKS, "image_size": 16, "patch_size": 4, "layer_norm_eps": 1e-6}

@@ -11,6 +11,7 @@ from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 
 OUTPUT = "lm_head.weight"
 OF_LABELS = "ForSequenceClassification"
+WITHOUT_LABELS = {"Granite"}  # for which transformers has no such class
 _KIND = re.compile(r"(LMHeadModel|Model|For[A-Za-z]+)$")
 
 
@@ -24,12 +25,13 @@ def require_language_model(settings, folder, classes):
         classes: Names of the classes of transformers that write.
     """
     families = {_KIND.sub("", name) for name in classes}
-    families |= {f"{family}Text" for family in families}  # as Gemma 3 calls its stack
-    needs_stack_alone = is_embedder(folder) or settings.makes_head
-    kinds = [OF_LABELS, *(["Model"] if needs_stack_alone else [])]
-    others = {family + kind for family in families for kind in kinds}
+    with_labels = [family + OF_LABELS for family in sorted(families - WITHOUT_LABELS)]
+    stacks = {*families, *(f"{family}Text" for family in families)}  # as Gemma 3 calls its stack
+    others = {*with_labels, *(f"{stack}{OF_LABELS}" for stack in stacks - families)}
+    if is_embedder(folder) or settings.makes_head:
+        others |= {f"{stack}Model" for stack in stacks}
     if settings.architecture not in others:
-        settings.require_class([*classes, *(_KIND.sub(OF_LABELS, name) for name in classes)])
+        settings.require_class([*classes, *with_labels])
 
 
 def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT):
@@ -41,14 +43,16 @@ def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT)
         options: Options of the stack.
         names: `Names` of the stack, with the prefix that they have in files of models with a head.
         is_tied: Whether the output layer shares the embedding table.
-        output: Name of the tensor of the output layer.
+        output: Name of the tensor of the output layer. With the option `output_bias`, its bias is
+            beside it.
     """
+    bias = f"{output.removesuffix('weight')}bias"
     size = settings.take("vocab_size")
     has_labels = settings.makes_head or settings.architecture.endswith(OF_LABELS)
     if has_labels or is_embedder(folder):
         ignore_generation(settings)
         reader = _plan_of_labels if has_labels else _plan_of_vectors
-        unused = (*names.unused, re.escape(output), DENSE)
+        unused = (*names.unused, re.escape(output), re.escape(bias), DENSE)
         return reader(settings, folder, options, names._replace(unused=unused), size)
     if not options.pop("is_causal", True):
         raise ValueError(
@@ -62,6 +66,8 @@ def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT)
         "sampler": sampler_of_continuations(settings, folder),
     }
     table, tied = with_output(names.table, output, is_tied)
+    if options.get("output_bias"):
+        table = {**table, "embedding.bias": bias}
     return Plan("transformer_lm", options, names._replace(table=table, tied=tied), size)
 
 
@@ -80,8 +86,12 @@ def _plan_of_labels(settings, folder, options, names, size):
         family = _KIND.sub("", settings.architecture)
         if settings.model_type == "gemma3_text":
             family = "Gemma3Text"
-        told = settings_of_labels(labels or ["LABEL_0"], kind)
-        told["architectures"] = [family + OF_LABELS]
+        told = {}
+        if family not in WITHOUT_LABELS:
+            told = {
+                "architectures": [family + OF_LABELS],
+                **settings_of_labels(labels or ["LABEL_0"], kind),
+            }
         names = names.with_new_head("output_layer", told)
     return Plan(architecture, _without_output(options), names, size)
 
@@ -107,4 +117,5 @@ def _plan_of_vectors(settings, folder, options, names, size):
 
 
 def _without_output(options):
-    return {name: value for name, value in options.items() if name != "output_soft_cap"}
+    of_output = "output_bias", "output_scale", "output_soft_cap"
+    return {name: value for name, value in options.items() if name not in of_output}

@@ -19,7 +19,8 @@ class LanguageStackConfig(TransformerConfig):
     defaults partly differ.
 
     Args:
-        scaled: Whether embeddings are multiplied by the square root of `size`.
+        scaled: Whether embeddings are multiplied by the square root of `size`; or a factor, as in
+            Granite.
         context_length: Number of tokens in the context that it is trained with.
         first_position: Position of the first token, with an embedded `position`.
         embedding_norm: Whether the embedding is normalized, as in BLOOM.
@@ -30,15 +31,20 @@ class LanguageStackConfig(TransformerConfig):
             all tokens, as in Gemma 2; `None` for no such block.
         global_position: Position inside the attention of these blocks, as in Gemma 3; defaults to
             `position`.
+        layers_without_position: The numbers of the blocks whose attention has no position, as in
+            SmolLM3; `None` for no such block.
         score: Score of the attention, a name or a config, as for `Attention`.
         soft_cap: `c` in `c · tanh(scores / c)`, or `None` for no cap.
         parallel: Whether attention and feed-forward network of a block have the same input, as in
             GPT-NeoX.
+        shared_norm: Whether they also share its normalization, as in Phi-2.
+        residual_scale: Factor of what each part of a block adds, as in Granite.
 
     Raises:
         ValueError: As for `TransformerConfig`, or if `global_layers` are not numbers of blocks
-            beside a `window`, `global_position` is not one inside attention or there are no such
-            blocks, or a cap is not above 0.
+            beside a `window`, `layers_without_position` are not numbers of blocks,
+            `global_position` is not one inside attention or there are no such blocks, or a cap is
+            not above 0.
     """
 
     hidden: int | None = None
@@ -46,16 +52,19 @@ class LanguageStackConfig(TransformerConfig):
     position: str | dict = "rotary"
     activation: str = "gelu"
     use_bias: bool | list = False
-    scaled: bool = True
+    scaled: bool | float = True
     context_length: int = 256
     first_position: int = 0
     embedding_norm: bool = False
     window: int | None = None
     global_layers: list | None = None
     global_position: str | dict | None = None
+    layers_without_position: list | None = None
     score: str | dict = "scaled_dot"
     soft_cap: float | None = None
     parallel: bool = False
+    shared_norm: bool = False
+    residual_scale: float = 1.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,6 +72,7 @@ class LanguageStackConfig(TransformerConfig):
         self._require_name("global_position", positions.names())
         self._require_name("score", scores.names())
         self._require_global_layers()
+        self._require_blocks("layers_without_position")
         self._require_cap("soft_cap")
 
     def _require_cap(self, name):
@@ -74,8 +84,7 @@ class LanguageStackConfig(TransformerConfig):
             )
 
     def _require_global_layers(self):
-        found = self.global_layers
-        if found is None:
+        if self.global_layers is None:
             if self.global_position is not None:
                 raise ValueError(
                     f"`global_position` of {self._owner} is that of the blocks in `global_layers`. "
@@ -83,13 +92,25 @@ class LanguageStackConfig(TransformerConfig):
                     "Pass `global_layers`, or for all blocks `position`."
                 )
             return
+        if self.window is None:
+            raise ValueError(
+                f"`global_layers` of {self._owner} are blocks without the `window` of the others. "
+                f"Received: global_layers={self.global_layers!r}, window=None. Pass a `window`, or "
+                "omit them."
+            )
+        self._require_blocks("global_layers")
+
+    def _require_blocks(self, name):
+        """Raises a `ValueError` unless an option is `None` or a list of numbers of blocks."""
+        found = getattr(self, name)
+        if found is None:
+            return
         is_list = isinstance(found, list | tuple)  # of integers: booleans may mean each block
         is_list = is_list and all(type(place) is int for place in found)
-        if self.window is None or not is_list or not set(found) <= set(range(self.num_layers)):
+        if not is_list or not set(found) <= set(range(self.num_layers)):
             raise ValueError(
-                f"`global_layers` of {self._owner} must be None or, beside a `window`, a list of "
-                f"numbers of blocks, from 0 to {self.num_layers - 1}. Received: global_layers="
-                f"{found!r}, window={self.window}."
+                f"`{name}` of {self._owner} must be None or a list of numbers of blocks, from 0 to "
+                f"{self.num_layers - 1}. Received: {name}={found!r}."
             )
 
     @property
@@ -128,6 +149,8 @@ class LanguageStack(Core):
                 mask = window if mask is None else mask & window
             elif config.global_position is not None:
                 position = config.global_position
+        if position in EMBEDDED or place in (config.layers_without_position or ()):
+            position = None
         (block,) = make_blocks(
             EncoderBlock,
             "block",
@@ -135,10 +158,12 @@ class LanguageStack(Core):
             number=1,
             first=place,
             mask=mask,
-            position=None if position in EMBEDDED else position,
+            position=position,
             score=config.score,
             soft_cap=config.soft_cap,
             parallel=config.parallel,
+            shared_norm=config.shared_norm,
+            residual_scale=config.residual_scale,
             dtype=self.dtype_policy,
         )
         return block

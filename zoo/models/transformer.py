@@ -196,7 +196,8 @@ class TokenEmbedding(keras.layers.Layer):
         position: `"sinusoidal"` or `"learned"` to add position embeddings; others add nothing.
         max_length: Number of learned positions.
         dropout: Dropout rate.
-        scaled, tied, output_bias: As for `WriterConfig`.
+        scaled: Whether vectors are multiplied by the square root of their size; or a factor.
+        tied, output_bias: As for `WriterConfig`.
         layout, max_wavelength: Of sinusoidal positions, as for `SinusoidalPosition`.
         norm: Kind of a normalization of the sums, as for `StackConfig`; `None` for none.
         epsilon: Added to the variance there.
@@ -262,7 +263,8 @@ class TokenEmbedding(keras.layers.Layer):
         ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
         ids = ops.maximum(ids, 0)
         x = rows_of(self.table, ids, training)
-        x = x * math.sqrt(self.size) if self.scaled else x
+        if self.scaled:
+            x = x * (math.sqrt(self.size) if self.scaled is True else self.scaled)
         if self.position in EMBEDDED:
             x = self.place(x, start=start)
         x = x if self.norm is None else self.norm(x)

@@ -19,12 +19,14 @@ class TransformerLMConfig(LanguageStackConfig, WriterConfig):
     `WriterConfig`.
 
     Args:
+        output_scale: Factor of the logits, as in Granite.
         output_soft_cap: `c` in `c · tanh(logits / c)`, or `None` for no cap.
 
     Raises:
         ValueError: As for `LanguageStackConfig`, or if the cap is not above 0.
     """
 
+    output_scale: float = 1.0
     output_soft_cap: float | None = None
 
     def __post_init__(self):
@@ -77,6 +79,7 @@ class TransformerLanguageModel(LanguageStack):
 
     def _logits(self, x, table=None):
         logits, cap = self.embedding.logits(self.norm(x), table), self.config.output_soft_cap
+        logits = logits if self.config.output_scale == 1.0 else self.config.output_scale * logits
         return logits if cap is None else cap * ops.tanh(logits / cap)
 
     # The step protocol of zoo.decoding.

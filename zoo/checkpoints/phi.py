@@ -1,0 +1,50 @@
+"""Phi (Gunasekar et al. 2023; Phi-1, 1.5 and 2): both parts of a block read one normalization."""
+
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.language_models import language_plan, require_language_model
+from zoo.checkpoints.names import Names
+from zoo.checkpoints.rotary import rotary, settings_of_rotary
+
+LAYER = "model.layers.{}"
+TABLE = {
+    "embedding.table": "model.embed_tokens.weight",
+    "blocks.{}.attention_norm": f"{LAYER}.input_layernorm",
+    "blocks.{}.attention.query_projection": f"{LAYER}.self_attn.q_proj",
+    "blocks.{}.attention.key_projection": f"{LAYER}.self_attn.k_proj",
+    "blocks.{}.attention.value_projection": f"{LAYER}.self_attn.v_proj",
+    "blocks.{}.attention.output_projection": f"{LAYER}.self_attn.dense",
+    "blocks.{}.feed_forward.inner": f"{LAYER}.mlp.fc1",
+    "blocks.{}.feed_forward.outer": f"{LAYER}.mlp.fc2",
+    "norm": "model.final_layernorm",
+}
+UNUSED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # a buffer of older versions
+CLASSES = ("PhiForCausalLM",)
+
+
+def plan(settings, folder):
+    require_language_model(settings, folder, CLASSES)
+    settings.require(chunk_size_feed_forward=0, qk_layernorm=False)
+    settings.ignore("embd_pdrop")  # embeddings are dropped like outputs, for which 0.1 is usual
+    heads = settings.take("num_attention_heads")
+    fraction = settings.take("partial_rotary_factor", default=0.5)
+    options = {
+        "num_layers": settings.take("num_hidden_layers"),
+        "size": settings.take("hidden_size"),
+        "num_heads": heads,
+        "num_key_value_heads": settings.take("num_key_value_heads", default=heads),
+        "hidden": settings.take("intermediate_size"),
+        "context_length": settings.take("max_position_embeddings"),
+        "position": rotary(settings, settings_of_rotary(settings), fraction),
+        "parallel": True,
+        "shared_norm": True,
+        "activation": activation(settings, settings.take("hidden_act", default="gelu_new")),
+        "dropout": settings.take("resid_pdrop", default=0.0),
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "epsilon": settings.take("layer_norm_eps", default=1e-5),
+        "use_bias": True,
+        "output_bias": True,
+        "scaled": False,
+        "pad_id": -1,
+    }
+    is_tied = settings.take("tie_word_embeddings", default=False)
+    return language_plan(settings, folder, options, Names(TABLE, "model.", {}, UNUSED), is_tied)
