@@ -1,4 +1,4 @@
-"""Checkpoints of BLOOM, GPT-NeoX, Granite, OLMo, OPT, Phi and others: the numbers of transformers."""
+"""Checkpoints of BLOOM, Granite, OLMo, OPT, Phi and other writers: the numbers of transformers."""
 
 import json
 
