@@ -13,6 +13,7 @@ from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feature_maps import ChannelAttention, SpatialAttention
 from keras_attention.feed_forward import FeedForward
+from keras_attention.forgetting import ForgettingAttention
 from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.kernel_regression import NadarayaWatson
@@ -49,6 +50,7 @@ __all__ = [
     "DifferentialAttention",
     "EncoderBlock",
     "FeedForward",
+    "ForgettingAttention",
     "GatedDeltaAttention",
     "GaussianMixtureAttention",
     "LatentAttention",

@@ -10,6 +10,7 @@ from keras_attention import (
     ConformerBlock,
     DifferentialAttention,
     EncoderBlock,
+    ForgettingAttention,
     GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
@@ -38,6 +39,7 @@ LAYERS = {
     "attention": lambda: Attention("general"),
     "several heads": lambda: MultiHeadAttention(2, 4, position="rotary"),
     "differential": lambda: DifferentialAttention(2, 4, position="rotary"),
+    "forgetting": lambda: ForgettingAttention(2, 4),
     "talking heads": lambda: TalkingHeadsAttention(2, 4, position="rotary"),
     "block selection": lambda: BlockSelectionAttention(2, 4, block_size=2, num_blocks=2),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
@@ -54,7 +56,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.few(19)
+@pytest.mark.few(20)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_it_adds_what_the_layer_finds(name, normalize):

@@ -9,6 +9,7 @@ from keras_attention import (
     Attention,
     BlockSelectionAttention,
     DifferentialAttention,
+    ForgettingAttention,
     GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
@@ -61,6 +62,7 @@ CAUSAL = {
     "several heads": lambda: MultiHeadAttention(2, 4, mask="causal", position="rotary"),
     "local": lambda: LocalAttention("monotonic", 2, mask="causal"),
     "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
+    "forgetting": lambda: ForgettingAttention(2, 4),
     "talking heads": lambda: TalkingHeadsAttention(2, 4, mask="causal", position="rotary"),
     "block selection": lambda: BlockSelectionAttention(
         2, 4, block_size=2, num_blocks=2, causal=True
