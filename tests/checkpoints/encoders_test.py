@@ -128,6 +128,40 @@ def test_settings_of_modernbert(tmp_path):
             read_checkpoint(folder)
 
 
+NAMES_OF_NOMIC = {  # in the authors' own code
+    "attention_probs_dropout_prob": "attn_pdrop",
+    "hidden_act": "activation_function",
+    "hidden_dropout_prob": "resid_pdrop",
+    "hidden_size": "n_embd",
+    "intermediate_size": "n_inner",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "max_position_embeddings": "max_trained_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+
+def test_settings_of_nomic_bert(tmp_path):
+    tiny.save(tmp_path, "NomicBert", "Model")
+    model = zoo.load(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    config["rotary_emb_base"] = config.pop("rope_parameters")["rope_theta"]
+    del config["head_dim"]
+    config = {NAMES_OF_NOMIC.get(name, name): value for name, value in config.items()}
+    config |= {"activation_function": "swiglu", "prenorm": False, "rotary_scaling_factor": None}
+    path.write_text(json.dumps(config))
+    np.testing.assert_array_equal(zoo.load(tmp_path).embed(tiny.TEXTS), model.embed(tiny.TEXTS))
+    for change, message in (
+        ({"prenorm": True}, "prenorm=True, which is not implemented"),
+        ({"architectures": ["NomicBertForQuestionAnswering"]}, "question answering is not impl"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "by 'yarn', which is not implemented"),
+    ):
+        path.write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=message):
+            read_checkpoint(tmp_path)
+
+
 @pytest.mark.full
 def test_settings_of_deberta(tmp_path):
     folder = tmp_path / "hf"

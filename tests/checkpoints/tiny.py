@@ -139,6 +139,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
         "pos_att_type": ["p2c", "c2p"],
     },
     "MPNet": {"tokenizer": "MPNetTokenizer", **SIZES, "max_position_embeddings": 66},
+    "NomicBert": {"tokenizer": "BertTokenizer", **SIZES},
     "ModernBert": {
         **SIZES,
         "tokenizer": "ModernBertTokenizer",

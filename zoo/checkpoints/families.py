@@ -35,6 +35,7 @@ FAMILIES = {
     "modernbert": "zoo.checkpoints.modernbert",
     "mpnet": "zoo.checkpoints.mpnet",
     "mt5": "zoo.checkpoints.t5",
+    "nomic_bert": "zoo.checkpoints.nomic_bert",
     "olmo2": "zoo.checkpoints.olmo",
     "olmo3": "zoo.checkpoints.olmo",
     "opt": "zoo.checkpoints.opt",
