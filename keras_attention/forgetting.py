@@ -4,10 +4,12 @@ from collections.abc import Collection
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import masks
 from keras_attention._backend import shape_of
+from keras_attention._memory import Memory
 from keras_attention._registry import serialize
 from keras_attention._split import split_after
 from keras_attention.multi_head import MultiHeadAttention
@@ -31,8 +33,9 @@ class ForgettingAttention(MultiHeadAttention):
     (https://arxiv.org/abs/2503.02130). Its "Pro" block also has `use_gate=True` and
     `query_key_norm=1e-6`.
 
-    The keys of a `Memory` hold the logarithm of their gate as one more feature. Scores are computed
-    in float32, also in mixed precision, since they contain sums over the whole length.
+    The keys of a `Memory` hold the logarithms of their gates as further features, one for each head
+    that shares them. Scores are computed in float32, also in mixed precision, since they contain
+    sums over the whole length.
 
     Args:
         num_heads, key_dim, value_dim, dropout: As for `MultiHeadAttention`.
@@ -80,7 +83,7 @@ class ForgettingAttention(MultiHeadAttention):
             )
         self.further_mask = None if mask is None else masks.get(mask)
         causal = masks.combine(masks.Causal(), self.further_mask)
-        forgotten = _Forgotten()
+        forgotten = ForgetGates()
         super().__init__(
             num_heads,
             key_dim,
@@ -99,21 +102,26 @@ class ForgettingAttention(MultiHeadAttention):
         self.forget_projection = self._projection("forget", self.num_heads, key_shape)
 
     def _prepare(self, key, value, mask, start):
-        logits = _float32(self.forget_projection(key))
-        log_gates = ops.swapaxes(ops.log_sigmoid(logits), 1, 2)[..., None]
-        memory = super()._prepare(key, value, mask, start)
-        parts = memory.key, ops.cast(log_gates, memory.key.dtype)
-        return memory._replace(key=ops.concatenate(parts, axis=-1))
+        log_gates = ops.log_sigmoid(_float32(self.forget_projection(key)))
+        key = self._of_heads(self.key_projection, self.key_norm, key)
+        sharing = self.num_heads // self.num_key_value_heads
+        parts = key, ops.cast(self._split_heads(log_gates, sharing), key.dtype)
+        value = self._project(self.value_projection, value, self.value_dim)
+        return Memory(ops.concatenate(parts, axis=-1), value, mask)
 
     def _attend_heads(self, query, memory, query_mask, mask, training, start, *flags):
         key, log_gates = split_after(memory.key, self.key_dim)
-        length = shape_of(key)[-2]
+        length, sharing = shape_of(key)[-2], log_gates.shape[-1]
+        log_gates = _float32(log_gates)
+        own = np.eye(sharing)[np.arange(self.num_heads) % sharing]  # which gate is of a head
+        own = ops.convert_to_tensor(own[:, None], log_gates.dtype)
+        log_gates = ops.sum(log_gates * own, axis=-1)
         end = length if start is None else start + shape_of(query)[-2]
         counts = ops.arange(length, dtype="int32") < end  # a cache may have room behind
         if memory.mask is not None:
             counts = ops.logical_and(counts, memory.mask[:, None])
-        log_gates = ops.where(counts, _float32(log_gates[..., 0]), 0.0)
-        key = ops.concatenate([_float32(key), _sums_of_later(log_gates)[..., None]], axis=-1)
+        forgotten = _sums_of_later(ops.where(counts, log_gates, 0.0))[..., None]
+        key = ops.concatenate([_float32(key), forgotten], axis=-1)
         query, memory = _float32(query), memory._replace(key=key)
         return super()._attend_heads(query, memory, query_mask, mask, training, start, *flags)
 
@@ -133,8 +141,8 @@ def _sums_of_later(x):
     return ops.flip(ops.cumsum(ops.flip(x, axis=-1), axis=-1), axis=-1) - x
 
 
-class _Forgotten(Position):
-    """Adds the last feature of each key to its scores.
+class ForgetGates(Position):
+    """Adds the last feature of each key, what is forgotten since, to its scores.
 
     The sum from a key to the last query, in place of that to each query: the difference is the same
     for all keys, and a softmax does not see it.

@@ -3,12 +3,18 @@
 from keras_attention import alignments
 from keras_attention.attention import Attention
 from keras_attention.differential import DifferentialAttention
+from keras_attention.forgetting import ForgettingAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.normalizers import Softmax
 from keras_attention.talking_heads import TalkingHeadsAttention
 
-OTHER_WEIGHTS = (LocalAttention, DifferentialAttention, TalkingHeadsAttention)  # than a softmax
+OTHER_WEIGHTS = (  # than those of any normalizer
+    DifferentialAttention,
+    ForgettingAttention,
+    LocalAttention,
+    TalkingHeadsAttention,
+)
 
 
 def get_alignment(alignment, attention):

@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionRNN,
     Coverage,
     DifferentialAttention,
+    ForgettingAttention,
     LinearAttention,
     MultiHeadAttention,
     TalkingHeadsAttention,
@@ -203,6 +204,10 @@ MISTAKES = {
     "alignment of a difference of weights": (
         lambda: AttentionCell(gru(), DifferentialAttention(2, 3), alignment="forward"),
         ["Attention or MultiHeadAttention", "the layer DifferentialAttention"],
+    ),
+    "alignment of a softmax that forgets": (
+        lambda: AttentionCell(gru(), ForgettingAttention(2, 3), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer ForgettingAttention"],
     ),
     "alignment of mixed heads": (
         lambda: AttentionCell(gru(), TalkingHeadsAttention(2, 3), alignment="forward"),

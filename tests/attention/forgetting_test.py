@@ -115,6 +115,12 @@ def test_steps_with_room_behind_equal_the_call(steps):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
+def test_a_cache_of_shared_keys_is_small():
+    memory = make(num_key_value_heads=2).prepare(ops.zeros((1, 3, SIZE)))
+    assert tuple(memory.key.shape) == (1, 2, 3, 4 + 2)  # a gate for each of the heads that share it
+    assert tuple(memory.value.shape) == (1, 2, 3, 4)
+
+
 @pytest.mark.parametrize("name", ["score", "normalizer", "position", "soft_cap", "use_sink"])
 def test_what_the_equation_has_is_not_an_argument(name):
     message = f"`{name}` of ForgettingAttention is part of its equation"
