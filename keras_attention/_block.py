@@ -21,7 +21,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask, set_keras_mask
-from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
+from keras_attention._layer import ChecksMasks, as_floats, padding_mask
 from keras_attention._memory import attend_together
 from keras_attention._normalization import LayerNormalization
 from keras_attention._recompute import Recomputable
@@ -121,10 +121,6 @@ class ResidualBlock(ChecksMasks, Recomputable):
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights: the shape of `x`."""
         return tuple(x_shape)
-
-    def compute_mask(self, inputs, previous_mask):
-        """Passes on the mask of the call combined with the implicit one."""
-        return both(previous_mask, get_keras_mask(inputs))
 
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""

@@ -8,8 +8,8 @@ from keras import ops
 from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
-from keras_attention._keras import get_keras_mask, is_recomputed
-from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
+from keras_attention._keras import is_recomputed
+from keras_attention._layer import ChecksMasks, as_floats, padding_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -123,10 +123,6 @@ class ConvolutionModule(ChecksMasks, Recomputable):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
-
-    def compute_mask(self, inputs, previous_mask):
-        """Passes on the mask of the call combined with the implicit one."""
-        return both(previous_mask, get_keras_mask(inputs))
 
     def get_config(self):
         return {
