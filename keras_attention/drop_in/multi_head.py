@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks, multi_head
-from keras_attention._checks import is_positive_integer
+from keras_attention._checks import is_positive_integer, require_positive_integers
 from keras_attention._shapes import sizes_of
 from keras_attention.drop_in.from_start import from_start
 
@@ -253,6 +253,8 @@ class GroupedQueryAttention(MultiHeadAttention):
         flash_attention=None,
         **kwargs,
     ):
+        owner = type(self).__name__
+        require_positive_integers(owner, head_dim=head_dim, num_query_heads=num_query_heads)
         super().__init__(
             num_query_heads,
             head_dim,

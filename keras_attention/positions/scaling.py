@@ -233,7 +233,8 @@ class Llama3Scaling(_FromOriginal):
     def __post_init__(self):
         super().__post_init__()
         self._require(is_positive_number(self.low), "above 0", low=self.low)
-        self._require(self.high > self.low, f"above low={self.low}", high=self.high)
+        is_above = is_positive_number(self.high) and self.high > self.low
+        self._require(is_above, f"a number above low={self.low}", high=self.high)
 
     def frequencies(self, size, max_wavelength, positions):
         as_trained = frequencies_of(size, max_wavelength)

@@ -22,6 +22,10 @@ def start(block):
 
 # what the user did: (how, what the message must say)
 MISTAKES = {
+    "a list of normalizations": (
+        lambda: EncoderBlock(2, 8, norm=["rms"]),
+        ["`norm` of EncoderBlock must be one of layer", "norm=['rms']"],
+    ),
     "cache of a block before there are weights": (
         lambda: EncoderBlock(2, 8, mask="causal", name="first").start(2, 5),
         ["'first' (EncoderBlock) has no weights yet", "Call the layer once", "build(x_shape)"],

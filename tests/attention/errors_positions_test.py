@@ -135,6 +135,14 @@ MISTAKES = {
         attend(Attention("general", position=positions.GridRotary(4)), VALUE, NARROW),
         ["GridRotary rotates pairs", "a multiple of 4", "heads of size 6"],
     ),
+    "fraction of rotary as a text": (
+        lambda: positions.Rotary(fraction="0.5"),
+        ["`fraction` of Rotary must be above 0 and at most 1", "fraction='0.5'"],
+    ),
+    "no limit of frequencies that are kept": (
+        lambda: positions.Llama3Scaling(factor=2, original_length=8, high=None),
+        ["`high` of Llama3Scaling must be a number above low=1.0", "high=None"],
+    ),
     "name of a position that needs a grid": (
         lambda: positions.get("grid_rotary"),
         ["Unknown position 'grid_rotary'", "GridRotary, need the grid and are objects"],

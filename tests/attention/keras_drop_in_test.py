@@ -368,6 +368,11 @@ ERRORS = {
         ValueError,
         ["has no weights yet", "Call it once"],
     ),
+    "no size of a head": (
+        lambda: drop_in.GroupedQueryAttention(0, 4, 2),
+        ValueError,
+        ["`head_dim` of GroupedQueryAttention must be a positive integer", "head_dim=0"],
+    ),
     "an axis that is not there": (
         lambda: MultiHeadAttention(2, 4, attention_axes=2)(QUERY, VALUE),
         ValueError,
