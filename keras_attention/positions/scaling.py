@@ -106,7 +106,7 @@ class DynamicScaling(_FromOriginal):
 
     $$ w' = w (s \\max(T, L) / L - (s - 1))^{d / (d - 2)} $$
 
-    Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.2
+    Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.3
     (https://arxiv.org/abs/2309.00071).
 
     A cache stores keys as they were rotated when added. So, as in other implementations, cached
