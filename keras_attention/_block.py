@@ -238,6 +238,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
                 "x[:, None, :]; turn images into sequences with "
                 "keras.layers.Reshape((height * width, channels))."
             )
+        if self.built and shapes["x"][-1] != self.size:
+            raise ValueError(
+                f"The layer {self.name!r} ({type(self).__name__}) is built for x of size "
+                f"{self.size}. Received: x {tuple(shapes['x'])}. Make a new layer for another size."
+            )
 
     def get_config(self):
         options = {name: getattr(self, name) for name in self.options}

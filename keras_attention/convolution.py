@@ -9,7 +9,7 @@ from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
 from keras_attention._keras import is_recomputed
-from keras_attention._layer import ChecksMasks, as_floats, padding_mask
+from keras_attention._layer import ChecksMasks, as_floats, padding_mask, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -105,6 +105,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
                 layer.build((None, None, size))
 
     def call(self, x, mask=None, training=None):
+        require_sequence(type(self).__name__, x.shape)
         value, gate = ops.split(self.inner(as_floats(x, self.compute_dtype)), 2, axis=-1)
         value = value * ops.sigmoid(gate)
         mask = padding_mask(type(self).__name__, "mask", mask, x)
