@@ -58,7 +58,8 @@ def rows_of(table, ids, training=None):
     @tf.custom_gradient
     def taken(table):
         def gradient(upstream):
-            parts = tf.cast(upstream, tf.float32)  # many small ones get lost in half precision
+            # Many small parts get lost in half precision.
+            parts = tf.cast(upstream, keras.backend.result_type(upstream.dtype, "float32"))
             sums = tf.math.unsorted_segment_sum(parts, ids, tf.shape(table)[0])
             return tf.cast(sums, upstream.dtype)
 

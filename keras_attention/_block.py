@@ -21,7 +21,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask, set_keras_mask
-from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
+from keras_attention._layer import ChecksMasks, as_floats, padding_mask
 from keras_attention._memory import attend_together
 from keras_attention._normalization import LayerNormalization
 from keras_attention._recompute import Recomputable
@@ -130,10 +130,6 @@ class ResidualBlock(ChecksMasks, Recomputable):
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights: the shape of `x`."""
         return tuple(x_shape)
-
-    def compute_mask(self, inputs, previous_mask):
-        """Passes on the mask of the call combined with the implicit one."""
-        return both(previous_mask, get_keras_mask(inputs))
 
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""
@@ -254,6 +250,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
                 f"size). Received: {received}. Add a length axis to a single step with "
                 "x[:, None, :]; turn images into sequences with "
                 "keras.layers.Reshape((height * width, channels))."
+            )
+        if self.built and shapes["x"][-1] != self.size:
+            raise ValueError(
+                f"The layer {self.name!r} ({type(self).__name__}) is built for x of size "
+                f"{self.size}. Received: x {tuple(shapes['x'])}. Make a new layer for another size."
             )
 
     def get_config(self):

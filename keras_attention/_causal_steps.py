@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attention._backend import known_values
 from keras_attention._layer import require_built
-from keras_attention._memory import GrowingMemory
+from keras_attention._memory import GrowingMemory, sees_last
 
 
 class CausalSteps:
@@ -83,6 +83,4 @@ def _is_not_causal(mask, length):
     earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
     positions = ops.convert_to_tensor(earlier), ops.convert_to_tensor(last[None])
     seen = known_values(mask.tile(*positions))
-    if seen is None:
-        seen = mask.sees_all((earlier, earlier), (last, last))
-    return not ops.is_tensor(seen) and bool(np.any(seen))
+    return sees_last(mask, length) if seen is None else bool(np.any(seen))

@@ -67,7 +67,7 @@ def require_positive_numbers(owner, **numbers):
 def require_one_of(owner, known, **choices):
     """Raises a `ValueError` for the first argument that is not one of the known values."""
     for name, choice in choices.items():
-        if choice not in known:
+        if choice not in tuple(known):  # which may be a dictionary, and the choice a list
             raise ValueError(
                 f"`{name}` of {owner} must be one of {', '.join(known)}. "
                 f"Received: {name}={choice!r}."

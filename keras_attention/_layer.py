@@ -18,11 +18,18 @@ class ChecksMasks:
     """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors."""
 
     def __call__(self, *args, **kwargs):
-        names = inspect.signature(self.call).parameters
+        names = list(inspect.signature(self.call).parameters)
         for name, argument in (*zip(names, args, strict=False), *kwargs.items()):
             if name.endswith("mask"):
                 require_visible(argument, name)
-        return super().__call__(*args, **kwargs)
+        # Keras hands a mask on to the next layer only if it is given by name.
+        place = names.index("mask") if "mask" in names else len(args)
+        named = dict(zip(names[place:], args[place:], strict=False))
+        return super().__call__(*args[:place], **named, **kwargs)
+
+    def compute_mask(self, inputs, previous_mask):
+        """Passes on the mask of the call combined with the implicit one, as booleans."""
+        return both(as_booleans(previous_mask), get_keras_mask(inputs))
 
 
 class AttentionLayer(ChecksMasks, Recomputable):
@@ -136,6 +143,16 @@ def as_floats(x, dtype):
     return x if is_float else ops.cast(x, dtype)
 
 
+def as_booleans(mask):
+    """Returns a mask, which may be a list or hold numbers, as booleans; `None` stays."""
+    if mask is None:
+        return None
+    if not hasattr(mask, "dtype"):
+        return ops.convert_to_tensor(mask, "bool")
+    is_boolean = keras.backend.standardize_dtype(mask.dtype) == "bool"
+    return mask if is_boolean else ops.cast(mask, "bool")
+
+
 def padding_mask(owner, name, mask, tensor):
     """Joins an explicit mask with the implicit one that Keras left on the tensor.
 
@@ -157,7 +174,7 @@ def padding_mask(owner, name, mask, tensor):
             f"no mask, and a `{name}`."
         )
     if mask is None or mask is implicit:
-        return implicit
+        return as_booleans(implicit)
     mask = masks.as_boolean(mask, name, ranks=(len(shape),))
     if not fits(mask.shape, shape):
         raise ValueError(

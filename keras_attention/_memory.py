@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_attention._backend import overwritten, shape_of
@@ -143,13 +144,15 @@ class GrowingMemory:
             `(context, weights, memory)`.
 
         Raises:
-            ValueError: If the layer has no mask, or as for `extend`.
+            ValueError: If the layer has no mask, or one that shows later positions, or as for
+                `extend`.
         """
-        if self.mask is None:
+        self._require_memory(memory)
+        if self.mask is None or sees_last(self.mask, memory.value.shape[-2]):
             raise ValueError(
                 f"{type(self).__name__} must be causal for steps, since its cache does not yet "
-                "hold later positions. Received: mask=None. Make the layer with mask='causal', or "
-                "masks.Causal() & another mask."
+                f"hold later positions. Received: mask={self.mask!r}. Make the layer with "
+                "mask='causal', or masks.Causal() & another mask."
             )
         memory = self.extend(memory, x, start)
         context, weights = self._attend_to_own(x, memory, start, return_attention_scores)
@@ -230,6 +233,20 @@ def places(mask, length):
 def places_of_keys(memory):
     """Returns the positions of the keys of a memory, float32 `(batch or 1, key_length)`."""
     return places(memory.mask, shape_of(memory.key)[-2])
+
+
+def sees_last(mask, length):
+    """Whether a mask certainly shows the last of some positions to an earlier one.
+
+    Args:
+        mask: A `Mask`.
+        length: Number of positions; nothing is certain if it is not an integer.
+    """
+    if not isinstance(length, int) or length < 2:
+        return False
+    earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
+    seen = mask.sees_all((earlier, earlier), (last, last))
+    return not ops.is_tensor(seen) and bool(np.any(seen))
 
 
 def _require_room(memory, value, start):

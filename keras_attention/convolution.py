@@ -8,8 +8,8 @@ from keras import ops
 from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
-from keras_attention._keras import get_keras_mask, is_recomputed
-from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
+from keras_attention._keras import is_recomputed
+from keras_attention._layer import ChecksMasks, as_floats, padding_mask, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -105,6 +105,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
                 layer.build((None, None, size))
 
     def call(self, x, mask=None, training=None):
+        require_sequence(type(self).__name__, x.shape)
         value, gate = ops.split(self.inner(as_floats(x, self.compute_dtype)), 2, axis=-1)
         value = value * ops.sigmoid(gate)
         mask = padding_mask(type(self).__name__, "mask", mask, x)
@@ -123,10 +124,6 @@ class ConvolutionModule(ChecksMasks, Recomputable):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
-
-    def compute_mask(self, inputs, previous_mask):
-        """Passes on the mask of the call combined with the implicit one."""
-        return both(previous_mask, get_keras_mask(inputs))
 
     def get_config(self):
         return {

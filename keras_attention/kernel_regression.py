@@ -80,6 +80,11 @@ class NadarayaWatson(ChecksMasks, Recomputable):
                 raise ValueError(unknown_name("kernel", kernel, KERNELS))
             score = KERNELS[kernel](width=width, learned_width=learned_width)
         else:
+            if not isinstance(kernel, scores.Score | dict) and not scores.is_function(kernel):
+                raise ValueError(
+                    f"`kernel` of NadarayaWatson must be one of {', '.join(KERNELS)}, or an object "
+                    f"of a subclass of Score. Received: kernel={kernel!r}."
+                )
             score = scores.get(kernel)
             if width != 1.0 or learned_width:
                 raise ValueError(

@@ -331,9 +331,13 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         if projection is None:
             return ops.cast(x, self.compute_dtype)[:, None]
         if self.joint_query_key_norm:
-            return self._split_heads(norm(projection(x)), self.key_dim)
+            return self._split_heads(norm(self._joined(projection, x)), self.key_dim)
         x = self._project(projection, x, self.key_dim)
         return x if norm is None else norm(x)
+
+    def _joined(self, projection, x):
+        """Returns a projection of `x` `(batch, length, …)`, the heads side by side in one axis."""
+        return projection(x)
 
     def _for_each_head(self, x):
         """Repeats what several heads and maps share: `(batch, maps · num_heads, …)`."""

@@ -155,6 +155,7 @@ class SlotAttention(ChecksMasks, Recomputable):
             self.feed_forward = built(feed_forward, slots_shape)
 
     def call(self, x, mask=None, return_attention_scores=False):
+        require_sequence(type(self).__name__, x.shape)
         mask = padding_mask(type(self).__name__, "mask", mask, x)
         x = as_floats(x, self.compute_dtype)
         if mask is not None:  # 0 · NaN would be NaN

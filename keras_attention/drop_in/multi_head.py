@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from keras_attention import masks, multi_head
-from keras_attention._checks import is_positive_integer
+from keras_attention._checks import is_positive_integer, require_positive_integers
+from keras_attention._shapes import sizes_of
 from keras_attention.drop_in.from_start import from_start
 
 PUBLIC_IN_MULTI_HEAD = {"query_dense", "key_dense", "value_dense", "output_dense"}
@@ -161,6 +162,10 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
     def _project(self, projection, x, size):
         return ops.swapaxes(projection(x), 1, 2)  # (batch, heads, length, size)
 
+    def _joined(self, projection, x):
+        x = projection(x)  # (batch, length, heads, size)
+        return ops.reshape(x, (*sizes_of(x)[:2], x.shape[2] * x.shape[3]))
+
     def _merge(self, context):
         context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
         return self.output_projection(context)  # from (batch, length, heads, value_dim)
@@ -170,7 +175,9 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
         causal = from_start(masks.Causal(), query, value) if use_causal_mask else None
         return masks.combine(causal, mask)
 
-    def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
+    def _attend(
+        self, query, memory, query_mask, mask, training, start, return_attention_scores, **options
+    ):
         if self._sliding_window is not None:
             reach = self._sliding_window - 1
             window = masks.SlidingWindow(reach, reach)
@@ -178,7 +185,7 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
                 window = from_start(window, query, memory.value, axis=-2)
             mask = masks.combine(window, mask)
         return super()._attend(
-            query, memory, query_mask, mask, training, start, return_attention_scores
+            query, memory, query_mask, mask, training, start, return_attention_scores, **options
         )
 
     def _compute_attention(
@@ -246,6 +253,8 @@ class GroupedQueryAttention(MultiHeadAttention):
         flash_attention=None,
         **kwargs,
     ):
+        owner = type(self).__name__
+        require_positive_integers(owner, head_dim=head_dim, num_query_heads=num_query_heads)
         super().__init__(
             num_query_heads,
             head_dim,

@@ -110,7 +110,8 @@ class Sigmoid(Normalizer):
     $$ w_i = m_i / (1 + \\exp(-s_i)) $$
 
     Paper: Ramapuram et al. 2024, Theory, Analysis, and Best Practices for Sigmoid Self-Attention
-    (https://arxiv.org/abs/2409.04431).
+    (https://arxiv.org/abs/2409.04431). The paper subtracts the logarithm of the number of keys from
+    the scores; here, that is up to the score.
 
     Example:
 

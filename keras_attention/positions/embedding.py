@@ -65,6 +65,12 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, x, start=0):
         self._require_sequences(x.shape)
+        if self.mode == "add" and x.shape[-1] != self.position_size:
+            raise ValueError(
+                f"The layer {self.name!r} ({type(self).__name__}) is built for embeddings of size "
+                f"{self.position_size}. Received: shape {tuple(x.shape)}. Make a new layer for "
+                "another size."
+            )
         x = as_floats(x, self.compute_dtype)
         start = ops.convert_to_tensor(start)
         dtype = keras.backend.standardize_dtype(start.dtype)

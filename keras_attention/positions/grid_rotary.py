@@ -83,6 +83,9 @@ class GridRotary(Position):
 
     def build(self, heads, size):
         super().build(heads, size)
+        self._require_fitting_size(size)
+
+    def _require_fitting_size(self, size):
         if size % 4:
             raise ValueError(
                 "GridRotary rotates pairs of dimensions, half of them by the row and half by the "
@@ -93,6 +96,7 @@ class GridRotary(Position):
 
     def rotate(self, x, positions):
         x = as_floats(x, "float32")
+        self._require_fitting_size(x.shape[-1])
         frequencies = frequencies_of(x.shape[-1] // 2, self.max_wavelength).astype("float32")
         patches = positions - self.num_prefix_tokens
         angles = [

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import rows_of
 from keras_attention._checks import require_positive_integers
 from keras_attention.positions.embedding import PositionEmbedding
 
@@ -60,7 +61,8 @@ class LearnedPosition(PositionEmbedding):
         )
 
     def vectors(self, positions):
-        return ops.cast(ops.take(self.embeddings, positions, axis=0), "float32")
+        # Sequences with different starts take a row several times.
+        return ops.cast(rows_of(self.embeddings, positions, training=True), "float32")
 
     def call(self, x, start=0):
         first = start if isinstance(start, int) else 0

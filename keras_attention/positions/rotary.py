@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention._backend import shape_of
-from keras_attention._checks import require_one_of
+from keras_attention._checks import is_positive_number, require_one_of
 from keras_attention._layer import as_floats
 from keras_attention._products import matmul
 from keras_attention.positions import scaling as scalings
@@ -59,7 +59,7 @@ class Rotary(Position):
     ):
         super().__init__(**kwargs)
         require_wavelength("Rotary", max_wavelength)
-        if not 0.0 < fraction <= 1.0:
+        if not is_positive_number(fraction) or fraction > 1:
             raise ValueError(
                 "`fraction` of Rotary must be above 0 and at most 1, which rotates all dimensions. "
                 f"Received: fraction={fraction!r}."

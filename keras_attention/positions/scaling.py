@@ -106,7 +106,7 @@ class DynamicScaling(_FromOriginal):
 
     $$ w' = w (s \\max(T, L) / L - (s - 1))^{d / (d - 2)} $$
 
-    Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.2
+    Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.3
     (https://arxiv.org/abs/2309.00071).
 
     A cache stores keys as they were rotated when added. So, as in other implementations, cached
@@ -233,7 +233,8 @@ class Llama3Scaling(_FromOriginal):
     def __post_init__(self):
         super().__post_init__()
         self._require(is_positive_number(self.low), "above 0", low=self.low)
-        self._require(self.high > self.low, f"above low={self.low}", high=self.high)
+        is_above = is_positive_number(self.high) and self.high > self.low
+        self._require(is_above, f"a number above low={self.low}", high=self.high)
 
     def frequencies(self, size, max_wavelength, positions):
         as_trained = frequencies_of(size, max_wavelength)

@@ -9,6 +9,7 @@ from keras_attention.feed_forward import FeedForward
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
+from keras_attention.positions import SinusoidalPosition
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
 from tests.attention.mistakes import NARROW, QUERY, VALUE, check_message, ones
@@ -20,8 +21,17 @@ def start(block):
     return block.start(2, 3)
 
 
+def twice(layer, *inputs):
+    """Calls a layer with each of two inputs."""
+    return [layer(x) for x in inputs]
+
+
 # what the user did: (how, what the message must say)
 MISTAKES = {
+    "a list of normalizations": (
+        lambda: EncoderBlock(2, 8, norm=["rms"]),
+        ["`norm` of EncoderBlock must be one of layer", "norm=['rms']"],
+    ),
     "cache of a block before there are weights": (
         lambda: EncoderBlock(2, 8, mask="causal", name="first").start(2, 5),
         ["'first' (EncoderBlock) has no weights yet", "Call the layer once", "build(x_shape)"],
@@ -106,6 +116,22 @@ MISTAKES = {
     "unknown normalization of a convolution": (
         lambda: ConformerBlock(2, 8, convolution_norm="group"),
         ["`convolution_norm` of ConformerBlock must be one of batch, layer", "'group'"],
+    ),
+    "convolution of an image": (
+        lambda: ConvolutionModule(3)(VALUE[None]),
+        [
+            "ConvolutionModule needs sequences",
+            "(1, 2, 5, 4)",
+            "Reshape((height * width, channels))",
+        ],
+    ),
+    "another size than a block is built for": (
+        lambda: twice(EncoderBlock(2, 8, name="first"), VALUE, NARROW),
+        ["'first' (EncoderBlock) is built for x of size 4", "x (2, 5, 6)", "Make a new layer"],
+    ),
+    "another size than a position is built for": (
+        lambda: twice(SinusoidalPosition(name="place"), VALUE, VALUE[..., :1]),
+        ["'place' (SinusoidalPosition) is built for embeddings of size 4", "(2, 5, 1)"],
     ),
     "unknown normalization of a convolution module": (
         lambda: ConvolutionModule(norm="bach"),

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_attention import Attention, LatentAttention, MultiHeadAttention
+from keras_attention import Attention, LatentAttention, MultiHeadAttention, masks
 from keras_attention._keras import set_keras_mask
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.transformer import DecoderBlock, EncoderBlock
@@ -214,6 +214,14 @@ MISTAKES = {
     "memory before there are weights": (
         lambda: Attention("additive", name="look").prepare(VALUE),
         ["'look' (Attention) has no weights yet", "build(query_shape, value_shape)"],
+    ),
+    "steps of a layer that looks ahead": (
+        lambda: step(MultiHeadAttention(2, 3, mask=masks.SlidingWindow(1, 1))),
+        [
+            "MultiHeadAttention must be causal",
+            "mask=SlidingWindow(left=1, right=1)",
+            "mask='causal'",
+        ],
     ),
     "steps without a causal mask": (
         lambda: step(MultiHeadAttention(2, 3)),

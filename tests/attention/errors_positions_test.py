@@ -5,7 +5,7 @@ import pytest
 
 from keras_attention import Attention, MultiHeadAttention, positions
 from keras_attention.transformer import EncoderBlock
-from tests.attention.mistakes import QUERY, check_message, share
+from tests.attention.mistakes import NARROW, QUERY, VALUE, attend, check_message, share
 
 
 def share_position(position):
@@ -130,6 +130,18 @@ MISTAKES = {
     "rotary of a grid for pairs that rows and columns cannot share": (
         lambda: positions.GridRotary(4).build((2,), 6),
         ["GridRotary rotates pairs", "a multiple of 4", "heads of size 6", "key_dim"],
+    ),
+    "rotary of a grid for keys of another size": (
+        attend(Attention("general", position=positions.GridRotary(4)), VALUE, NARROW),
+        ["GridRotary rotates pairs", "a multiple of 4", "heads of size 6"],
+    ),
+    "fraction of rotary as a text": (
+        lambda: positions.Rotary(fraction="0.5"),
+        ["`fraction` of Rotary must be above 0 and at most 1", "fraction='0.5'"],
+    ),
+    "no limit of frequencies that are kept": (
+        lambda: positions.Llama3Scaling(factor=2, original_length=8, high=None),
+        ["`high` of Llama3Scaling must be a number above low=1.0", "high=None"],
     ),
     "name of a position that needs a grid": (
         lambda: positions.get("grid_rotary"),

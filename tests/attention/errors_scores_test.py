@@ -200,6 +200,10 @@ MISTAKES = {
         lambda: NadarayaWatson("gausian"),
         ["kernel 'gausian'", "Did you mean 'gaussian'?", "Known: boxcar, epanechnikov"],
     ),
+    "kernel that is no score": (
+        lambda: NadarayaWatson(2.0),
+        ["`kernel` of NadarayaWatson must be one of boxcar, epanechnikov", "kernel=2.0"],
+    ),
     "width beside a kernel that has its own": (
         lambda: NadarayaWatson(scores.Boxcar(2.0), width=3.0),
         ["`width` and `learned_width` of NadarayaWatson", "width=3.0", "Boxcar(width=...)"],

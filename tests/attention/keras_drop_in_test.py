@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiHeadAttention, drop_in, from_keras
+from keras_attention import AttentionCell, AttentionRNN, MultiHeadAttention, drop_in, from_keras
 from keras_attention._keras import get_keras_mask
 from keras_attention.scores import Score
 
@@ -310,6 +310,24 @@ def test_what_keras_lacks_is_one_argument_away():
     assert (ops.convert_to_numpy(weights) == 0).any()
 
 
+def test_heads_side_by_side_are_normalized_together():
+    options = {"query_key_norm": 1e-6, "joint_query_key_norm": True}
+    layer, ours = drop_in.MultiHeadAttention(2, 4, **options), MultiHeadAttention(2, 4, **options)
+    output = layer(QUERY, VALUE)
+    ours.build(QUERY.shape, VALUE.shape)
+    pairs = zip(layer.get_weights(), ours.weights, strict=True)
+    ours.set_weights([np.reshape(mine, weight.shape) for mine, weight in pairs])
+    np.testing.assert_allclose(output, ours(QUERY, VALUE), atol=1e-6)
+
+
+def test_weights_may_follow_those_of_the_step_before():
+    cell = AttentionCell(
+        keras.layers.GRUCell(4), drop_in.MultiHeadAttention(2, 4), alignment="forward"
+    )
+    _, weights = AttentionRNN(cell)(QUERY, VALUE, return_attention_scores=True)
+    np.testing.assert_allclose(ops.sum(weights, axis=-1), 1.0, atol=1e-5)
+
+
 class Subclass(keras.layers.MultiHeadAttention):
     pass
 
@@ -349,6 +367,11 @@ ERRORS = {
         lambda: from_keras(keras.layers.MultiHeadAttention(2, 4)),
         ValueError,
         ["has no weights yet", "Call it once"],
+    ),
+    "no size of a head": (
+        lambda: drop_in.GroupedQueryAttention(0, 4, 2),
+        ValueError,
+        ["`head_dim` of GroupedQueryAttention must be a positive integer", "head_dim=0"],
     ),
     "an axis that is not there": (
         lambda: MultiHeadAttention(2, 4, attention_axes=2)(QUERY, VALUE),

@@ -184,3 +184,19 @@ def test_learned_vectors_get_a_gradient_where_they_are_used():
     expected = np.zeros((40, SIZE))
     expected[:3] = BATCH
     np.testing.assert_allclose(oracle.float64(ops.convert_to_tensor(gradient)), expected)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about IndexedSlices")
+def test_a_learned_vector_moves_as_far_however_many_sequences_use_it():
+    """The first step of Adam moves every weight with a gradient by the learning rate."""
+    import tensorflow as tf
+
+    layer, x = learned(), random(BATCH, 3, SIZE)
+    layer.build(x.shape)
+    before = oracle.float64(layer.embeddings)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(layer(x, start=np.arange(BATCH)))
+    gradients = tape.gradient(total, [layer.embeddings.value])
+    keras.optimizers.Adam(0.5).apply(gradients, layer.trainable_variables)
+    moved = (before - oracle.float64(layer.embeddings))[: BATCH + 2]
+    np.testing.assert_allclose(moved, 0.5, rtol=1e-4)

@@ -163,6 +163,9 @@ def test_errors():
         lambda: SlotAttention(2)(np.ones((2, 3, 4, 5))),
         ["SlotAttention needs", "(2, 3, 4, 5)", "Reshape((height * width, channels))"],
     )
+    layer = SlotAttention(2)
+    layer(X)
+    check_message(lambda: layer(X[0]), ["SlotAttention needs sequences", f"shape {X[0].shape}"])
     check_message(
         lambda: SlotAttention(2)(X, mask=np.ones((3, 5), bool)),
         ["`mask` of SlotAttention", "(3, 5)"],

@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiHeadAttention, masks, normalizers, positions, scores
+from keras_attention import (
+    ConvolutionModule,
+    MultiHeadAttention,
+    SpatialAttention,
+    masks,
+    normalizers,
+    positions,
+    scores,
+)
+from keras_attention._keras import get_keras_mask
 from keras_attention.feed_forward import FeedForward
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from tests.attention import oracle
@@ -201,6 +210,22 @@ def test_implicit_and_explicit_masks_count_together_and_are_handed_on(normalize)
     again, _ = block(found, return_attention_scores=True)
     expected_again, _ = encoder_block(block, expected[0], mask=both)
     assert_all_close([again], [expected_again], 1e-4)
+
+
+KINDS_OF_MASKS = {
+    "by position": lambda block, x, mask: block(x, ops.convert_to_tensor(mask)),
+    "integers": lambda block, x, mask: block(x, mask=mask.astype("int32")),
+    "a list": lambda block, x, mask: block(x, mask=mask.tolist()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_MASKS)
+@pytest.mark.parametrize("layer", [encoder, lambda: ConvolutionModule(3), SpatialAttention])
+def test_masks_are_handed_on_as_booleans(layer, kind):
+    mask, x = some(BATCH, LENGTH), random(BATCH, LENGTH, SIZE)
+    found = get_keras_mask(KINDS_OF_MASKS[kind](layer(), x, mask))
+    assert keras.backend.standardize_dtype(found.dtype) == "bool"
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), mask)
 
 
 def test_feed_forward_tells_its_shape():

@@ -360,6 +360,14 @@ def test_gradients_of_a_frequent_token_are_summed_in_float32():
     np.testing.assert_allclose(tf.cast(found, tf.float32), [[5000.0] * 3, [0.0] * 3], rtol=0.01)
 
 
+def test_gradients_of_tokens_keep_double_precision():
+    table = tf.ones((2, 3), tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        total = tf.reduce_sum(rows_of(table, np.array([1]), training=True) / 3)
+    np.testing.assert_allclose(tape.gradient(total, table)[1], 1 / 3, rtol=1e-15)
+
+
 @pytest.mark.parametrize(
     "make",
     [
