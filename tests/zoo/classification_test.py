@@ -67,6 +67,23 @@ def test_pixels_of_a_data_set_are_read_as_pictures(options):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_pixels_of_a_data_set_are_not_scaled_yet():
+    pixels = np.random.default_rng(0).uniform(size=(3, 4, 4, 3)).astype("float32")
+    reader = zoo.ImageReader(size=4)
+
+    def read(pixels, batch_size=3):
+        examples = tf.data.Dataset.from_tensor_slices((pixels, [0, 0, 0]))
+        return list(reader.batched(examples, batch_size))
+
+    for scaled in (pixels, 2.0 * pixels - 1.0):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"0 to 255.*\[(0.9|1)"):
+            read(scaled)
+    dark = np.concatenate([0.0 * pixels[:1], pixels[1:]])
+    assert len(read(dark)) == 1
+    assert len(read(pixels, batch_size=1)) == 3
+    assert len(read(255.0 * pixels)) == 1
+
+
 def test_probabilities_are_those_of_the_core(model):
     images, labels = pictures(4)
     result = model.classify(images, return_probabilities=True)
