@@ -3,6 +3,7 @@
 import pytest
 
 from zoo.metrics import answer_scores
+from zoo.tasks.answering import Answer
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,9 @@ def test_mistakes():
         answer_scores(["cat"], [["cat"], ["dog"]])
     with pytest.raises(TypeError, match="a list of `str`. Received: 'Rome'. Put it into a list"):
         answer_scores(["R"], ["Rome"])
+    with pytest.raises(TypeError, match=r"`str`. Received: \[1\].$"):
+        answer_scores(["R"], [[1]])
+    with pytest.raises(TypeError, match=r"Received: {'text': \['R'\].*Pass references\['text'\]"):
+        answer_scores(["R"], [{"text": ["R"], "answer_start": [0]}])
+    with pytest.raises(TypeError, match=r"must be a `str`. Received: Answer.*Pass \[each.text for"):
+        answer_scores([Answer("R", 0.5, 0, 1)], [["R"]])

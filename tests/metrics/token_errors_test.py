@@ -2,11 +2,12 @@
 
 import functools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.metrics import TokenErrorRate
+from zoo.metrics import Perplexity, TokenErrorRate
 
 
 def distance(text, reference):
@@ -52,3 +53,22 @@ def test_weights_may_be_a_column():
     metric = TokenErrorRate()
     metric.update_state([[1, 2], [1, 2]], logits, sample_weight=[[3.0], [1.0]])
     assert float(metric.result()) == 2 / 8
+
+
+@pytest.fixture
+def in_half_precision():
+    keras.config.set_floatx("float16")
+    yield
+    keras.config.set_floatx("float32")
+
+
+def test_sums_are_in_float32_whatever_floatx_is(in_half_precision):
+    tokens, logits = tf.constant([[1, 2] * 1500], tf.int64), tf.one_hot([[0]], 3)
+    metric = TokenErrorRate()
+    for part in (tokens, tokens[:, :1]):
+        metric.update_state(part, logits)
+    assert float(metric.tokens) == 3001
+    metric = Perplexity()
+    for part in (tokens, tokens[:, :1]):
+        metric.update_state(part, np.zeros((*part.shape, 3)))
+    assert float(metric.total_weight) == 3001

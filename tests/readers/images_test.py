@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from tests.images import pictures
-from zoo.readers.images import image_bytes, read_image, read_images
+from zoo.readers.images import fitted, image_bytes, read_image, read_images
 
 SIZE = 24
 
@@ -142,6 +142,22 @@ def test_one_pixel_fills_the_picture():
     np.testing.assert_allclose(images[0], colours, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("size", "resized"), [(8, 8), (7, 10)])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_the_center_is_that_of_the_whole_picture(size, resized, interpolation):
+    pixels = np.asarray(pictures.scene())
+    shape = [resized * side // min(pixels.shape[:2]) for side in pixels.shape[:2]]
+    whole = tf.image.resize(pixels, shape, interpolation, antialias=True)
+    expected = np.clip(tf.image.resize_with_crop_or_pad(whole, size, size), 0.0, 255.0)
+    found = fitted(pixels, size, resized, True, interpolation)
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_the_center_of_a_line_takes_no_more_memory_than_it_has_pixels():
+    found = fitted(np.full((100_000, 1, 3), 7, "uint8"), size=1024, keeps_shape=True)
+    np.testing.assert_allclose(found[::512], 7.0, rtol=1e-5)  # the whole had a terabyte
+
+
 @pytest.mark.parametrize("wrap", [str, pathlib.Path])
 def test_bytes_of_a_file(tmp_path, wrap):
     path = tmp_path / "picture.jpg"
@@ -238,7 +254,9 @@ def test_an_error_tells_why_a_picture_is_refused_and_the_way_out(tmp_path):
         (np.zeros((4, 4, 2), "uint8"), r"Received: shape \(4, 4, 2\)"),
         (np.zeros((1, 4, 4, 3), "uint8"), r"Received: shape \(1, 4, 4, 3\)"),
         (np.zeros((0, 4, 3), "uint8"), r"Received: shape \(0, 4, 3\)"),
+        (np.zeros((9, 5, 5), "uint8"), r"\(9, 5, 5\). If these are several images, pass list"),
         (np.full((4, 4, 3), 255.0), "from 255 to 255. Divide by 255"),
+        (np.full((4, 4, 3), np.float32(1 + 2e-7)), "to 1.00000024. Clip them: np.clip"),
         (np.full((4, 4, 3), np.nan), "from nan to nan. Some of them are not finite"),
         (np.full((4, 4, 3), -1.5), "from -1.5 to -1.5. Do not normalize images"),
         (np.zeros((4, 4, 3), "int64"), "Received: dtype int64"),

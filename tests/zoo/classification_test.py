@@ -67,6 +67,23 @@ def test_pixels_of_a_data_set_are_read_as_pictures(options):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_pixels_of_a_data_set_are_not_scaled_yet():
+    pixels = np.random.default_rng(0).uniform(size=(3, 4, 4, 3)).astype("float32")
+    reader = zoo.ImageReader(size=4)
+
+    def read(pixels, batch_size=3):
+        examples = tf.data.Dataset.from_tensor_slices((pixels, [0, 0, 0]))
+        return list(reader.batched(examples, batch_size))
+
+    for scaled in (pixels, 2.0 * pixels - 1.0):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"0 to 255.*\[(0.9|1)"):
+            read(scaled)
+    dark = np.concatenate([0.0 * pixels[:1], pixels[1:]])
+    assert len(read(dark)) == 1
+    assert len(read(pixels, batch_size=1)) == 3
+    assert len(read(255.0 * pixels)) == 1
+
+
 def test_probabilities_are_those_of_the_core(model):
     images, labels = pictures(4)
     result = model.classify(images, return_probabilities=True)
@@ -228,10 +245,10 @@ def test_labels_have_weights_in_the_loss_alone(model):
     images, labels = pictures(4)
     labels = [*labels[:2], "light", "light"]  # the third is dark: a mistake of the model
     light = model.evaluate(images[1:], labels[1:], return_dict=True, verbose=0)
-    for class_weight in ({"dark": 0.0, "light": 2.0}, {0: 0}):
+    for weight, class_weight in ((2.0, {"dark": 0.0, "light": 2.0}), (1.0, {0: 0})):
         weighed = model.batches(images, labels, class_weight=class_weight)
         found = model.evaluate(weighed, return_dict=True, verbose=0)
-        assert found["loss"] == pytest.approx(light["loss"])
+        assert found["loss"] == pytest.approx(weight * 3 / 4 * light["loss"])
         assert found["accuracy"] == 0.75
 
 
@@ -259,8 +276,11 @@ def test_inputs_have_weights_in_the_loss_alone(model):
     found = model.evaluate(images, labels, sample_weight=weights, return_dict=True, verbose=0)
     rows = model.classify(images, return_probabilities=True).probabilities.astype("float64")
     losses = [-np.log(row[model.labels.index(y)]) for row, y in zip(rows, labels, strict=True)]
-    assert found["loss"] == pytest.approx(np.average(losses, weights=weights), rel=1e-4)
+    assert found["loss"] == pytest.approx(np.mean(np.multiply(losses, weights)), rel=1e-4)
     assert found["accuracy"] == 0.75
+    one_by_one = {"sample_weight": weights, "batch_size": 1}
+    again = model.evaluate(images, labels, return_dict=True, verbose=0, **one_by_one)
+    assert again["loss"] == pytest.approx(found["loss"], rel=1e-5)
     rate, model.optimizer.learning_rate = float(model.optimizer.learning_rate), 0.0
     validation_data = images, labels, weights
     history = model.fit(images, labels, validation_data=validation_data, verbose=0).history

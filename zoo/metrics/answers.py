@@ -37,7 +37,7 @@ def answer_scores(answers, references):
 
     Raises:
         ValueError: If there are no answers, or the numbers of answers and references differ.
-        TypeError: If the references of an answer are a `str`, not a list.
+        TypeError: If an answer is not a `str`, or its references are not a list of `str`.
 
     Example:
 
@@ -51,16 +51,31 @@ def answer_scores(answers, references):
         )
     exact, overlap = [], []
     for answer, several in zip(answers, references, strict=True):
-        if isinstance(several, str):
-            raise TypeError(
-                "The references of an answer must be a list of `str`. Received: "
-                f"{several!r}. Put it into a list."
-            )
+        _require_texts(answer, several)
         words = _words(answer)
         several = [known for known in map(_words, several) if known] or [[]]
         exact.append(max(words == known for known in several))
         overlap.append(max(_f1(words, known) for known in several))
     return AnswerScores(100.0 * float(np.mean(exact)), 100.0 * float(np.mean(overlap)))
+
+
+def _require_texts(answer, references):
+    """Raises a `TypeError` unless an answer is a `str`, and its references are a list of them."""
+    if not isinstance(answer, str):
+        is_result = hasattr(answer, "text")
+        way_out = " Pass [each.text for each in answers]." if is_result else ""
+        raise TypeError(f"An answer must be a `str`. Received: {answer!r:.200}.{way_out}")
+    is_list = hasattr(references, "__len__") and not isinstance(references, str | dict)
+    if not is_list or not all(isinstance(each, str) for each in references):
+        way_out = ""
+        if isinstance(references, str):
+            way_out = " Put it into a list."
+        elif isinstance(references, dict) and "text" in references:
+            way_out = " Pass references['text']."
+        raise TypeError(
+            f"The references of an answer must be a list of `str`. Received: {references!r:.200}."
+            f"{way_out}"
+        )
 
 
 def _words(text):

@@ -38,8 +38,10 @@ class Perplexity(keras.metrics.Metric):
     def __init__(self, name="perplexity"):
         super().__init__(name=name, dtype="float32")
         self._direction = "down"  # which callbacks of Keras ask for: lower is better
-        self.total_cross_entropy = self.add_variable((), "zeros", name="total_cross_entropy")
-        self.total_weight = self.add_variable((), "zeros", name="total_weight")
+        # Without a dtype, Keras makes variables of the global `floatx`.
+        zeros = {"shape": (), "initializer": "zeros", "dtype": "float32"}
+        self.total_cross_entropy = self.add_variable(**zeros, name="total_cross_entropy")
+        self.total_weight = self.add_variable(**zeros, name="total_weight")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         mask = getattr(y_pred, "_keras_mask", None)

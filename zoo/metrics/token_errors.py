@@ -29,18 +29,19 @@ class TokenErrorRate(keras.metrics.Metric):
         super().__init__(name=name, **kwargs)
         self._direction = "down"  # which callbacks of Keras ask for: lower is better
         self.blank_id = blank_id
-        self.edits = self.add_variable((), "zeros", name="edits")
-        self.tokens = self.add_variable((), "zeros", name="tokens")
+        # Sums in half precision would soon stop growing.
+        self.edits = self.add_variable((), "zeros", "float32", name="edits")
+        self.tokens = self.add_variable((), "zeros", "float32", name="tokens")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Accumulates the edits of a batch.
 
         Args:
-            y_true: int32 `(batch, length)`, token ids, padded with the blank.
+            y_true: Integers `(batch, length)`, token ids, padded with the blank.
             y_pred: Logits `(batch, times, labels)`.
             sample_weight: `(batch,)` or `(batch, 1)`, or `None`.
         """
-        truth = tf.convert_to_tensor(y_true, tf.int32)
+        truth = tf.cast(y_true, tf.int32)
         is_token = truth != self.blank_id
         edits = tf.cast(_edits(*_labels(y_pred, self.blank_id), truth, is_token), tf.float32)
         tokens = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)

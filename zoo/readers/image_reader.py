@@ -160,9 +160,11 @@ class ImageReader(Shown):
             examples: Data set of (image, label); an image is encoded, or pixels from 0 to 255.
             batch_size: Number of images per batch.
         """
-        if examples.element_spec[0].dtype != tf.string:
+        dtype = examples.element_spec[0].dtype
+        if dtype != tf.string:
             examples = examples.map(self._resized, num_parallel_calls=tf.data.AUTOTUNE)
-            return examples.batch(batch_size)
+            scale = self._scale_floats if dtype.is_floating else self._scale_all
+            return examples.batch(batch_size).map(scale, num_parallel_calls=tf.data.AUTOTUNE)
         return examples.batch(batch_size).map(self._read_all, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _read_all(self, encoded, labels):
@@ -186,7 +188,14 @@ class ImageReader(Shown):
         if pixels.shape[-1] != self.channels:
             change = tf.image.rgb_to_grayscale if self.channels == 1 else tf.image.grayscale_to_rgb
             pixels = change(pixels)
-        return self.scale(pixels), label
+        return pixels, label
+
+    def _scale_all(self, pixels, labels):
+        return self.scale(pixels), labels
+
+    def _scale_floats(self, pixels, labels):
+        with tf.control_dependencies([_assert_not_scaled(pixels)]):
+            return self.scale(tf.identity(pixels)), labels
 
     def scale(self, pixels):
         """Scales pixels from 0 to 255 to the range that the model takes, as float32."""
@@ -211,3 +220,19 @@ class ImageReader(Shown):
     @classmethod
     def from_config(cls, config):
         return cls(**config)
+
+
+def _assert_not_scaled(pixels):
+    """Returns an operation that fails if all images of a batch hold small numbers, as from 0 to 1.
+
+    A single image may be nearly black, or all of it.
+    """
+    greatest = tf.reduce_max(tf.abs(pixels), axis=(1, 2, 3))  # of each image
+    is_one_or_black = (tf.size(greatest) < 2) | tf.reduce_any(greatest == 0.0)
+    told = (
+        "Images of a data set must hold pixels from 0 to 255: the model scales them. Received a "
+        "batch of floats up to",
+        tf.reduce_max(greatest),
+        "Multiply those from 0 to 1 by 255.",
+    )
+    return tf.debugging.Assert(is_one_or_black | tf.reduce_any(greatest > 1.0), told)

@@ -16,6 +16,7 @@ from zoo.readers.tracing import traced_once
 
 FORMATS = "JPEG, PNG, GIF, BMP or WebP"
 WHITE = 255.0
+KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic"}  # as TensorFlow calls them
 # What PIL can write as PNG as it is; all else is converted first.
 _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 
@@ -100,18 +101,20 @@ def fitted(image, size, resized=None, keeps_shape=False, interpolation="bilinear
     Returns:
         Float32 tensor (size, size, channels).
     """
-    resized = resized or size
-    shape = [resized, resized]
-    if keeps_shape:
-        sides = tf.shape(image)[:2]
-        shape = resized * sides // tf.reduce_min(sides)
-    channels = image.shape[-1]
-    image = tf.image.resize(image, shape, interpolation, antialias=True)
+    resized, sides = resized or size, tf.shape(image)[:2]
+    shape = resized * sides // tf.reduce_min(sides) if keeps_shape else [resized, resized]
+    # Makes nothing but the crop: of a line of pixels, all of `shape` would fill the memory.
+    image = tf.raw_ops.ScaleAndTranslate(
+        images=image[None],
+        size=[size, size],
+        scale=tf.cast(shape, tf.float32) / tf.cast(sides, tf.float32),
+        translation=-tf.cast((tf.convert_to_tensor(shape) - size) // 2, tf.float32),
+        kernel_type=KERNELS[interpolation],
+        antialias=True,
+    )[0]
     if interpolation == "bicubic":  # which goes beyond white and black at edges
         image = tf.clip_by_value(image, 0.0, 255.0)
-    if keeps_shape or resized != size:
-        image = tf.image.resize_with_crop_or_pad(image, size, size)
-    return tf.ensure_shape(image, (size, size, channels))
+    return tf.ensure_shape(image, (size, size, image.shape[-1]))
 
 
 def image_bytes(image):
@@ -274,6 +277,8 @@ def _way_out(least, greatest):
     """Returns what to do about floats that are not from 0 to 1."""
     if not np.isfinite([least, greatest]).all():
         return "Some of them are not finite: correct these."
+    if least > -0.5 and greatest < 1.5:  # such as by an interpolation
+        return "Clip them: np.clip(array, 0.0, 1.0)."
     if least < 0.0:
         return "Do not normalize images: the model does."
     return "Divide by 255, or pass uint8."
@@ -282,16 +287,18 @@ def _way_out(least, greatest):
 def _png_of_array(array):
     pixels = array[..., None] if array.ndim == 2 else array
     if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or not pixels.size:
+        are_several = array.ndim in (3, 4) and array.size
+        way_out = " If these are several images, pass list(array)." if are_several else ""
         raise ValueError(
             "An array must be an image of shape (rows, columns) or (rows, columns, channels) with "
-            f"1, 3 or 4 channels. Received: shape {array.shape}."
+            f"1, 3 or 4 channels. Received: shape {array.shape}.{way_out}"
         )
     if pixels.dtype.kind == "f":
         least, greatest = pixels.min(), pixels.max()
         if not (least >= 0.0 and greatest <= 1.0):
             raise ValueError(
                 "An array of floats must hold numbers from 0 to 1. Received: from "
-                f"{least:g} to {greatest:g}. {_way_out(least, greatest)}"
+                f"{least:.9g} to {greatest:.9g}. {_way_out(least, greatest)}"
             )
         pixels = np.rint(pixels * 255.0).astype("uint8")
     if pixels.dtype != np.uint8:

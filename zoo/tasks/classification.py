@@ -19,6 +19,7 @@ from zoo.data.labels import (
     weighed,
     with_weights,
 )
+from zoo.losses import TokenCrossentropy
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.wave_reader import WaveReader
 from zoo.tasks.arguments import No, Picture, Sound, Texts
@@ -112,7 +113,8 @@ class Classifier(EncodingTask):
         """Returns cross-entropy; for multi-label problems, the mean binary one of the labels."""
         if self._is_multi:
             return keras.losses.BinaryCrossentropy(from_logits=True)
-        return super().usual_loss()
+        # A mean over the weights would undo those of small batches, as of a single input.
+        return TokenCrossentropy(reduction="sum_over_batch_size")
 
     def usual_metrics(self):
         if self._is_multi:
@@ -154,7 +156,8 @@ class Classifier(EncodingTask):
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
             class_weight: Dictionary from labels, names or indices, to the weights of their inputs
-                in the loss, such as `{"rare": 5.0}`. Other labels weigh 1.
+                in the loss, such as `{"rare": 5.0}`. Other labels weigh 1. As in Keras, the loss is
+                the sum of the weighted losses, divided by the number of inputs.
             sample_weight: If `x` is a list: the weight of each input in the loss, `(inputs,)`.
 
         Returns:
