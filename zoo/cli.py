@@ -18,6 +18,7 @@ from zoo import cli_answers, cli_chat, cli_match, cli_media, cli_pairs, quiet
 from zoo.cli_options import given, name_argument, require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
+TOKEN = "ZOO_TOKEN"
 INTERRUPTED = 130  # exit status of a program stopped with Ctrl-C
 
 
@@ -248,7 +249,7 @@ def export(name, path, **options):
 )
 @click.option(
     "--token",
-    envvar="ZOO_TOKEN",
+    envvar=TOKEN,
     show_envvar=True,
     help="Token that clients send as Authorization: Bearer TOKEN.",
 )
@@ -278,6 +279,8 @@ def serve(names, host, port, token, batch, threads):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
+    # click takes an empty variable for none, and would let everybody in.
+    token = os.environ.get(TOKEN) if token is None else token
     server.require_sendable(token)
     server.require_distinct([server.name_of(name) for name in names])
     bound = server.bind(host, port)

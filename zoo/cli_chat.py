@@ -1,10 +1,11 @@
 """The command that talks to a language model."""
 
+import codecs
 import sys
 
 import click
 
-from zoo.cli_inputs import load
+from zoo.cli_inputs import load, require_input
 from zoo.cli_options import RANDOM, RULES, SAMPLER, SEED, given, name_argument, with_options
 
 
@@ -27,6 +28,7 @@ def chat(name, system, max_length, sampler, seed, **options):
     Reads messages, one per line, and writes each answer as it is generated. Ctrl-D, or the end of
     the input, ends the conversation.
     """
+    require_input("Messages are its lines.")
     model = load(name, "stream")
     if model.settings["chat"] is None:
         raise ValueError(f"{name} has no chat template. Use `generate` to continue a text.")
@@ -45,11 +47,13 @@ def chat(name, system, max_length, sampler, seed, **options):
 
 def _lines():
     """Yields the lines of the input that are not blank; asks for them if it is a terminal."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")  # as for texts of other commands
     while True:
         if sys.stdin.isatty():
             click.echo("> ", nl=False, err=True)
-        line = sys.stdin.readline()
+        line = sys.stdin.buffer.readline()
         if not line:
             return
-        if line.strip():
-            yield line.strip()
+        text = decoder.decode(line).strip()
+        if text:
+            yield text

@@ -41,10 +41,15 @@ def matches_images_and_texts(model):
     return model.task_method == "match"
 
 
+def require_input(way_out):
+    """Raises a `ValueError`, which tells a way out, if there is no standard input."""
+    if sys.stdin is None:  # `<&-`
+        raise ValueError(f"Standard input is closed. {way_out}")
+
+
 def lines_of_input():
     """Returns the lines of standard input, without the empty one behind the last line break."""
-    if sys.stdin is None:  # `<&-`
-        raise ValueError("Standard input is closed. Give texts as arguments, or as its lines.")
+    require_input("Give texts as arguments, or as its lines.")
     content = sys.stdin.buffer.read()
     refuse_utf16(content, "Standard input")
     lines = content.decode("utf-8-sig", errors="replace")

@@ -1,5 +1,10 @@
 """`python -m zoo serve` as a process, by short runs of the server benchmarks."""
 
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -51,6 +56,35 @@ def test_a_process_under_load(tmp_path):
         assert before[RIGHT] > 0
     serving_soak.plot(tmp_path / "soak.png", minutes, megabytes, warm_up=minutes[1])
     assert (tmp_path / "soak.png").stat().st_size > 1000
+
+
+ENDLESS = """
+import socket, time, types
+from zoo.server import run
+
+class Signature:
+    inputs = ()
+    outputs = property(lambda self: time.sleep(60))
+
+model = types.SimpleNamespace(name="endless", version=1, task=None, refresh=list)
+model.signatures = {"serving_default": Signature()}
+run.__globals__["SECONDS_TO_FINISH"] = 1
+bound = socket.create_server(("127.0.0.1", 0))
+print(bound.getsockname()[1], flush=True)
+run([model], bound)
+"""
+
+
+@pytest.mark.full
+def test_a_computation_that_nobody_awaits_does_not_keep_the_process():
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], **options) as process:
+        port = int(process.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET /v1/models/endless/metadata HTTP/1.1\r\nHost: x\r\n\r\n")
+            time.sleep(1)
+            process.terminate()
+            assert process.wait(20) == 0
 
 
 def test_an_address_is_held_while_models_are_loaded():

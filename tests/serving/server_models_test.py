@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import io
 import struct
 import threading
 import time
@@ -9,6 +10,7 @@ import types
 import zlib
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 
@@ -18,6 +20,7 @@ from tests.zoo.pictures import IMAGES
 from zoo.readers.images import image_bytes
 from zoo.server import ExportedModel, Limits, LoadedModel
 from zoo.server import models as server_models
+from zoo.server.errors import Refused
 from zoo.serving import Endpoint, write_version
 
 
@@ -138,6 +141,14 @@ def of_many_pixels(side):
     return encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]
 
 
+def gif(frames):
+    """Returns a GIF file of frames of 60 × 60 pixels, with a comment."""
+    images = [PIL.Image.new("L", (60, 60), 40 * number) for number in range(frames)]
+    encoded = io.BytesIO()
+    images[0].save(encoded, "GIF", append_images=images[1:], save_all=True, comment=b"!,")
+    return encoded.getvalue()
+
+
 @pytest.mark.parametrize("name", ["show_attend_tell", pytest.param("blip", marks=pytest.mark.full)])
 def test_images_come_as_base64(model, served, name):
     with serving([served(name)], Limits(picture_pixels=10_000)) as client:
@@ -155,6 +166,15 @@ def test_images_come_as_base64(model, served, name):
     assert texts == [*model(name).caption(IMAGES[:2]), ""]
 
 
+@pytest.mark.parametrize("size", [None, -1, -200])
+def test_a_gif_counts_with_all_its_frames(size):
+    few, many = (gif(frames)[:size] for frames in (2, 4))
+    limits = Limits(picture_pixels=8000)
+    limits.require_picture(few)
+    with pytest.raises(Refused, match="at most 8000 pixels"):
+        limits.require_picture(many)
+
+
 def test_classifiers_are_served():
     options = {"patch_size": 8, "num_layers": 1, "size": 8, "num_heads": 2, "hidden": 8}
     reader, labels = zoo.ImageReader(size=16), ["cat", "dog"]
@@ -165,7 +185,8 @@ def test_classifiers_are_served():
         status, page, _ = client("/")
     assert [row["label"] for row in answer["predictions"]] == task.classify(list(IMAGES[:2]))
     assert status == 200
-    assert '"models": []' in page
+    assert '"models": null' in page
+    assert "this server has none" in page
 
 
 @pytest.mark.parametrize(

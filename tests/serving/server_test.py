@@ -290,6 +290,26 @@ def test_a_long_head_is_refused_before_it_ends(waiting, beginning):
         assert client("/v2/health/live")[0] == 200
 
 
+@pytest.mark.parametrize("rest", [b"\r\n", HEAD[:20]])
+def test_a_next_request_that_does_not_arrive_is_given_up(waiting, rest):
+    with serving([waiting], Limits(seconds=0.3)) as client, connected(client) as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer_on(connection)[0] == 200
+        connection.sendall(rest)
+        assert answer_on(connection)[0] == 408
+
+
+def test_the_rest_of_a_refused_body_is_no_head(waiting):
+    limits = Limits(body_bytes=100, head_bytes=1000)
+    with serving([waiting], limits) as client, connected(client) as connection:
+        connection.sendall(HEAD.replace(b" 20", b" 5000") + 1000 * b"a")
+        assert answer_on(connection)[0] == 413
+        connection.sendall(2000 * b"a")
+        time.sleep(0.1)
+        connection.sendall(2000 * b"a" + b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer_on(connection)[0] == 200
+
+
 def test_bodies_that_arrive_count_as_requests_in_progress(waiting):
     with serving([waiting], Limits(waiting=1)) as client:
         with connected(client) as connection:

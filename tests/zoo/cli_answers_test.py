@@ -1,13 +1,17 @@
 """Commands that translate, caption and generate: what they read, what they print."""
 
+import io
 import os
 import sys
 
+import click
 import PIL.Image
 import pytest
 
 import zoo
 from tests.zoo.commands import run
+from zoo.cli import main
+from zoo.cli_chat import _lines
 from zoo.cli_inputs import lines_of_input
 
 PNG = b"\x89PNG"
@@ -62,10 +66,21 @@ def test_what_would_be_translated_wrongly_is_refused(translate):
     )
 
 
-def test_a_closed_standard_input_is_told(monkeypatch):
+def chat():
+    main(["chat", "no model"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("read", [lines_of_input, chat])
+def test_a_closed_standard_input_is_told(monkeypatch, read):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(ValueError, match="Standard input is closed"):
-        lines_of_input()
+    with pytest.raises((ValueError, click.ClickException), match="Standard input is closed"):
+        read()
+
+
+def test_messages_are_read_like_other_texts(monkeypatch):
+    lines = io.BytesIO(b"\xef\xbb\xbfHi!\r\n \nM\xfcller\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(lines, encoding="ascii"))
+    assert list(_lines()) == ["Hi!", "M\ufffdller"]
 
 
 def test_a_complete_output_is_refused_before_the_model_is_loaded(tmp_path):

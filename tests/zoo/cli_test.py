@@ -159,9 +159,12 @@ def test_help_tells_where_the_token_may_come_from():
 
 @pytest.mark.parametrize("token", ["", " secret"])
 def test_a_token_that_protects_nothing_is_told_before_the_models_are_loaded(token):
-    result = run("serve", "no_such_model", "--token", token, "--port", "0")
-    assert result.exit_code == 1
-    assert f"must not be empty, or have spaces at its ends. Received: {token!r}" in result.stderr
+    asked = "serve", "no_such_model", "--port", "0"
+    for result in (run(*asked, "--token", token), run(*asked, env={"ZOO_TOKEN": token})):
+        assert result.exit_code == 1
+        assert (
+            f"must not be empty, or have spaces at its ends. Received: {token!r}" in result.stderr
+        )
 
 
 def test_a_port_in_use_is_told_before_the_models_are_loaded():

@@ -30,6 +30,10 @@ from zoo.server.models import DEFAULT, require_distinct
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32)
+NO_OFFER = (
+    "This page is for translators, captioners and text generators, and this server has none. Its "
+    "models answer programs."
+)
 ASK_TOKEN = {"WWW-Authenticate": "Bearer"}
 RETRY = {"Retry-After": "1"}  # seconds
 AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies pass events on
@@ -152,7 +156,8 @@ class _Server:
         """A page to try the models, and to look at their attention."""
         offers = [pages.offer_of(model, self.limits.new_tokens) for model in self.models.values()]
         models = [offer for offer in offers if offer is not None]
-        return HTMLResponse(attention_page("keras-attention-zoo", models=models))
+        content = {"models": models} if models else {"views": [], "text": NO_OFFER}
+        return HTMLResponse(attention_page("keras-attention-zoo", **content))
 
     async def show(self, request):
         """An answer for the page, which chooses the sampler and sees all attention."""

@@ -1,6 +1,7 @@
 """The connections of a server: a client cannot keep one busy, or fill it, before its request."""
 
 import json
+import math
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -9,7 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 class Connection(HttpToolsProtocol):
     """A connection on which the head of a request, its first line and headers, is limited.
 
-    uvicorn would store a head of any size, and wait for its end for ever.
+    uvicorn would store a head of any size, and wait for its end for ever; also for a next request,
+    once a client has sent anything behind the one that was answered, such as an empty line.
 
     Args:
         limits: A `Limits`.
@@ -49,6 +51,12 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self):
         self._finish_head()
         super().on_headers_complete()
+
+    def on_response_complete(self):
+        super().on_response_complete()
+        if self.cycle.response_complete and self._deadline is None:  # no other request has begun
+            self._await_head()
+            self._head_bytes = -math.inf  # what comes may be the rest of a body that was refused
 
     def _await_head(self):
         self._finish_head()

@@ -1,5 +1,6 @@
 """The limits of a server, per request and in total."""
 
+import contextlib
 import io
 import math
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ import PIL.Image
 
 from zoo.server.errors import Refused
 from zoo.server.signatures import BINARY
+
+FRAME, EXTENSION = b",!"  # how the parts of a GIF begin
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class Limits:
         head_bytes: Maximum size of the head of a request: its address and headers.
         body_bytes: Maximum size of the body of a request.
         text_bytes: Maximum size of a text, in UTF-8.
-        picture_pixels: Maximum rows times columns of an image; a small file may have many.
+        picture_pixels: Maximum rows times columns of an image, of all frames of a GIF; a small file
+            may have many.
         waiting: Maximum number of requests in progress; others are told to try again.
         seconds: Maximum time for the head of a request and for its body to arrive, for an answer,
             and for a client to take the next event of a stream; a whole stream may take longer.
@@ -69,7 +73,9 @@ class Limits:
 
 
 def _pixels(encoded):
-    """Returns the number of pixels according to the header of a file, 0 if it is not an image."""
+    """Returns the number of pixels according to the headers of a file, 0 if it is not an image."""
+    if encoded.startswith(b"GIF"):
+        return _pixels_of_gif(encoded)
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as image:
             return image.height * image.width
@@ -77,3 +83,27 @@ def _pixels(encoded):
         return math.inf
     except Exception:  # what Pillow cannot read, the model answers as it answers broken files
         return 0
+
+
+def _pixels_of_gif(encoded):
+    """Returns the number of pixels of all frames: TensorFlow decodes all to return the first."""
+
+    def number(place):
+        return int.from_bytes(encoded[place : place + 2], "little")
+
+    def colours(flags):
+        return 3 << (flags & 7) + 1 if flags & 128 else 0  # bytes of a table
+
+    pixels = 0
+    with contextlib.suppress(IndexError):  # the end of a broken file
+        place = 13 + colours(encoded[10])
+        while (kind := encoded[place]) in (FRAME, EXTENSION):
+            if kind == FRAME:
+                pixels += number(place + 5) * number(place + 7)
+                place += 11 + colours(encoded[place + 9])
+            else:
+                place += 2
+            while size := encoded[place]:  # of a block of data
+                place += 1 + size
+            place += 1
+    return pixels
