@@ -142,7 +142,7 @@ def test_what_cannot_have_it(learned):
 
 
 @pytest.mark.parametrize("mode", ["int8", "float8"])
-def test_what_could_not_be_loaded_is_not_saved(folder, tmp_path, monkeypatch, mode):
+def test_what_could_not_be_loaded_is_not_written(folder, tmp_path, monkeypatch, mode):
     monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
     model = zoo.load(str(folder))
     model.core.blocks[0].feed_forward.inner.quantize(mode)
@@ -152,6 +152,8 @@ def test_what_could_not_be_loaded_is_not_saved(folder, tmp_path, monkeypatch, mo
         zoo.save_checkpoint(model, tmp_path / "checkpoint")
     with pytest.raises(ValueError, match="quantized"):
         model.save(tmp_path / "model.keras")
+    with pytest.raises(ValueError, match='quantized model. Export it before .*"tf_saved_model"'):
+        model.export(tmp_path / "lite", format="litert")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from zoo.serving import Endpoint, export, write_version
+from zoo.serving import Endpoint, export, require_free, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 20]
 DOUBLE = {"serving_default": Endpoint(lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
@@ -306,3 +306,16 @@ def test_a_file_cannot_hold_versions(tmp_path):
     path.touch()
     with pytest.raises(ValueError, match="model is a file"):
         write_version(path, [], DOUBLE)
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
+    empty, link = tmp_path / "empty", tmp_path / "link"
+    empty.mkdir()
+    assert require_free(empty) == empty
+    link.symlink_to(empty)
+    with pytest.raises(ValueError, match="not a link.*link exists already"):
+        require_free(link)
+    monkeypatch.chdir(empty)
+    for path in (".", empty):
+        with pytest.raises(ValueError, match="the current folder.*exists already"):
+            require_free(path)

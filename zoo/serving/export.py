@@ -97,26 +97,34 @@ def require_free(path):
     """Returns a path to which `write_folder` can write.
 
     Raises:
-        ValueError: If something exists there.
+        ValueError: If something exists there that a new folder cannot replace.
     """
     path = pathlib.Path(path)
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ValueError(f"`path` must be a new folder. {path} exists already.")
+    if os.path.lexists(path) and not _can_be_replaced(path):
+        raise ValueError(
+            "`path` must be a new folder, or an empty one that is not a link, a mount point or the "
+            f"current folder. {path} exists already. Choose another name."
+        )
     return path
+
+
+def _can_be_replaced(path):
+    is_folder = path.is_dir() and not path.is_symlink() and not os.path.ismount(path)
+    return is_folder and not path.samefile(os.curdir) and not any(path.iterdir())
 
 
 def write_folder(path, write):
     """Writes a folder atomically.
 
     Args:
-        path: The folder, which must not hold anything yet.
+        path: The folder, as for `require_free`.
         write: Function that writes into the folder passed to it.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If something exists at `path`.
+        ValueError: If something exists at `path` that a new folder cannot replace.
     """
     path = require_free(path)
     with whole(path) as folder:

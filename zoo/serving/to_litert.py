@@ -6,6 +6,7 @@ import tempfile
 import tensorflow as tf
 
 from zoo.serving.export import write_saved_model
+from zoo.storage.weights import is_quantized
 
 FILE = "model.tflite"
 
@@ -14,8 +15,13 @@ def write_litert(folder, core, parts):
     """Writes `model.tflite` with a signature for each graph, such as `start` and `step`.
 
     Raises:
-        ValueError: If the model has operations that LiteRT lacks.
+        ValueError: If the model is quantized, or has operations that LiteRT lacks.
     """
+    if is_quantized(core):
+        raise ValueError(
+            "LiteRT lacks the products of integers of a quantized model. Export it before "
+            '`quantize`, or as a SavedModel: format="tf_saved_model".'
+        )
     graphs = parts.graphs(core, is_fixed=True)
     with tempfile.TemporaryDirectory() as saved:
         write_saved_model(saved, [core], graphs)

@@ -52,12 +52,17 @@ def save_weights(model, path, dtype=None):
 
 def require_float(model):
     """Raises a `ValueError` for a quantized model, whose file no new model could read."""
-    if any(getattr(layer, "quantization_mode", None) for layer in layers_in(model.core)):
+    if is_quantized(model.core):
         raise ValueError(
             "A model that is quantized cannot be loaded from a preset, a checkpoint or a .keras "
             "file, so it is not saved. Save it before `quantize`, and quantize what is loaded; or "
             "save_weights, and load them into a model that is quantized alike; or `export` it."
         )
+
+
+def is_quantized(core):
+    """Whether `quantize` has changed layers of a core."""
+    return any(getattr(layer, "quantization_mode", None) for layer in layers_in(core))
 
 
 def load_weights(model, path):

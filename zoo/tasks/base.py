@@ -333,8 +333,9 @@ class Task(keras.Model, abc.ABC):
     def quantize(self, mode: str = "int8", config: Any = None, **kwargs: Any) -> None:
         """Quantizes the kernels of the dense layers to integers, a quarter of the memory.
 
-        Uses `keras.Model.quantize`. This cannot be undone. A quantized model can be exported, but
-        not saved as a preset or by `save`: save it first, and quantize the loaded model.
+        Uses `keras.Model.quantize`. This cannot be undone. A quantized model can be exported,
+        except to LiteRT, but not saved as a preset or by `save`: save it first, and quantize the
+        loaded model.
 
         Args:
             mode: `"int8"` rounds kernels to 8 bits per output, and inputs to 8 bits per row.

@@ -419,6 +419,10 @@ class TextGenerator(GeneratingTask):
 
     def serving_start(self):
         def start(prompt_ids):
+            if prompt_ids.shape[1] is None:  # ONNX Runtime fails where no token is left to read
+                missing = tf.maximum(2 - tf.shape(prompt_ids)[1], 0)
+                around = [[0, 0], [missing, 0]]
+                prompt_ids = tf.pad(prompt_ids, around, constant_values=self.prompt_pad_id)
             return self.core.start(prompt_ids, self._served_steps)
 
         prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
