@@ -35,7 +35,7 @@ def test_columns_are_sources_and_rows_are_targets():
     np.testing.assert_allclose(axes.images[0].get_array(), WEIGHTS)
 
 
-def test_the_same_weight_has_the_same_colour_in_every_plot():
+def test_the_same_weight_has_the_same_color_in_every_plot():
     for weights in (WEIGHTS, WEIGHTS / 10):
         image = plot_alignment(weights, SOURCE, TARGET).axes[0].images[0]
         assert image.get_clim() == (0.0, 1.0)

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tokenizers
 
 import zoo
-from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColors
 from zoo.checkpoints.pictures import reader_of
 from zoo.cli import main
 from zoo.readers.images import image_bytes
@@ -164,7 +164,7 @@ def test_a_siglip_of_others(tmp_path, file_format):
 @pytest.fixture(scope="module")
 def toy():
     tower = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32}
-    backbone = MeanColours()
+    backbone = MeanColors()
     sizes = {"channels": backbone.channels, "positions": 4, "embedding_size": 16, "max_length": 20}
     tokenizer = zoo.ByteBPETokenizer.train(CAPTIONS, vocabulary_size=280)
     parts = {"tokenizer": tokenizer, "backbone": backbone, "text": tower, "image": tower}

@@ -9,7 +9,7 @@ ROWS, COLUMNS = 41, 60
 
 
 def scene(mode="RGB", rows=ROWS, columns=COLUMNS):
-    """Returns a smooth PIL image with a different colour in each corner."""
+    """Returns a smooth PIL image with a different color in each corner."""
     down, right = np.meshgrid(np.linspace(0, 1, rows), np.linspace(0, 1, columns), indexing="ij")
     waves = 0.5 + 0.5 * np.sin(6 * down * right)
     channels = {
@@ -52,7 +52,7 @@ def _palette_with_transparency():
 
 
 def animation(file_format):
-    frames = [Image.new("RGB", (COLUMNS, ROWS), colour) for colour in ("red", "blue")]
+    frames = [Image.new("RGB", (COLUMNS, ROWS), color) for color in ("red", "blue")]
     first = scene().quantize(255) if file_format == "GIF" else scene()
     return encoded(first, file_format, save_all=True, append_images=frames)
 

@@ -138,8 +138,8 @@ def test_inside_a_data_set():
 def test_one_pixel_fills_the_picture():
     pixel = Image.new("RGB", (1, 1), (10, 20, 30))
     images, _ = read([pictures.encoded(pixel, "PNG")])
-    colours = np.broadcast_to([10.0, 20.0, 30.0], (SIZE, SIZE, 3))
-    np.testing.assert_allclose(images[0], colours, rtol=1e-6)
+    colors = np.broadcast_to([10.0, 20.0, 30.0], (SIZE, SIZE, 3))
+    np.testing.assert_allclose(images[0], colors, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("size", "resized"), [(8, 8), (7, 10)])
@@ -173,7 +173,7 @@ def test_bytes_stay_as_they_are(wrap):
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr", "HSV", "F"])
-def test_pil_images_keep_their_colours(mode):
+def test_pil_images_keep_their_colors(mode):
     image = pictures.scene().convert(mode)
     images, _ = read([image_bytes(image)])
     expected = by_pil(pictures.encoded(image.convert("RGB"), "PNG"))

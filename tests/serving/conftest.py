@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from tests.serving.client import serving
-from tests.zoo.pictures import CHANNELS, SIZE, MeanColours
+from tests.zoo.pictures import CHANNELS, SIZE, MeanColors
 from zoo.server import Limits, LoadedModel
 
 SENTENCES = ["a man sleeps", "der hund frisst", "two women ride bikes"]
@@ -35,7 +35,7 @@ def model():
         else:
             tokenizer = zoo.ByteBPETokenizer.train(SENTENCES, vocabulary_size=300)
         if name == "show_attend_tell":
-            options = {"backbone": MeanColours(), **options}
+            options = {"backbone": MeanColors(), **options}
         if name == "blip":
             options = {"reader": zoo.ImageReader(SIZE), **options}
         options = {**OPTIONS[name], **options}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import zoo
 from tests.images.pictures import FILES, scene, with_orientation
-from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColours
+from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColors
 from zoo.cli import main
 from zoo.readers.images import image_bytes, read_images
 from zoo.storage import presets
@@ -29,7 +29,7 @@ def tokenizer():
 
 def make(tokenizer, **arguments):
     random.seed(0)
-    arguments = {"backbone": MeanColours(), **TINY, **arguments}
+    arguments = {"backbone": MeanColors(), **TINY, **arguments}
     return zoo.load("show_attend_tell", weights=None, tokenizer=tokenizer, **arguments)
 
 
@@ -190,8 +190,8 @@ def test_batches_teach_the_next_token(tokenizer):
         np.testing.assert_array_equal(inputs[1:words], labels[: words - 1])
         text = tokenizer.detokenize([labels[: words - 1]]).numpy()[0].decode()
         owner = [text in each for each in captions].index(True)
-        colour = np.array(COLOURS[NAMES[owner][0]]) / 255
-        np.testing.assert_allclose(annotations[0, :3], colour, atol=0.03)
+        color = np.array(COLOURS[NAMES[owner][0]]) / 255
+        np.testing.assert_allclose(annotations[0, :3], color, atol=0.03)
 
 
 @pytest.mark.full
@@ -255,13 +255,13 @@ def test_training_adds_the_loss_of_the_attention(tokenizer):
 
 @pytest.mark.full  # `normalizers_test` checks the gradient
 def test_hard_attention_learns_where_to_look_by_reinforce(tokenizer):
-    """One of four places shows the colour, the others are empty; drawing it is rewarded."""
+    """One of four places shows the color, the others are empty; drawing it is rewarded."""
     rng = np.random.default_rng(0)
-    colours, places = rng.integers(3, size=240), rng.integers(4, size=240)
+    colors, places = rng.integers(3, size=240), rng.integers(4, size=240)
     annotations = np.zeros((240, 4, 4), "float32")
-    annotations[range(240), places, colours] = 1.0
+    annotations[range(240), places, colors] = 1.0
     annotations[range(240), places, 3] = 1.0
-    captions = [[list(COLOURS)[colour]] for colour in colours]
+    captions = [[list(COLOURS)[color]] for color in colors]
     features = tf.data.Dataset.from_tensor_slices(
         {"annotations": annotations, "captions": captions}
     )
@@ -372,7 +372,7 @@ def test_preset_knows_its_backbone(captioner, tmp_path, monkeypatch):
     (folder / "card.json").write_text(json.dumps(told))
     with pytest.raises(ValueError, match=r"fingerprint should be \[0.5\]"):
         zoo.load(folder)
-    monkeypatch.delattr(MeanColours, "fingerprint")  # of a backbone of the user
+    monkeypatch.delattr(MeanColors, "fingerprint")  # of a backbone of the user
     assert captioner.fingerprint is None
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras import ops
 
 import zoo
-from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColors
 from zoo.readers.images import image_bytes
 from zoo.training import captioning, recipes
 from zoo.training.captioning import CaptioningRecipe
@@ -57,7 +57,7 @@ def images():
 def preset(images, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captioning, "Backbone", MeanColours)
+        patch.setattr(captioning, "Backbone", MeanColors)
         patch.setattr(CaptioningRecipe, "load", lambda self, split, data_dir: images)
         patch.setitem(recipes.RECIPES, "toy", RECIPE)
         yield recipes.run("toy", None, run_dir)
@@ -91,10 +91,10 @@ def test_a_run_that_goes_on_does_not_look_at_the_images_again(preset, images, mo
     def call(self, images):
         raise AssertionError("The features are on disk already.")
 
-    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    monkeypatch.setattr(captioning, "Backbone", MeanColors)
     features = sorted((preset.parent / "features").rglob("*.tfrecord"))
     assert features
-    monkeypatch.setattr(MeanColours, "call", call)
+    monkeypatch.setattr(MeanColors, "call", call)
     trained = RECIPE.train(images, images, preset.parent)
     assert trained.default_sampler.length_penalty in RECIPE.length_penalties
 
@@ -138,7 +138,7 @@ def test_the_length_penalty_is_the_one_that_earns_most(weight, expected):
 
 def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monkeypatch):
     seen = []
-    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    monkeypatch.setattr(captioning, "Backbone", MeanColors)
     monkeypatch.setattr(
         CaptioningRecipe, "_learn_from_rewards", lambda self, *given: seen.append(given[:2])
     )
@@ -166,7 +166,7 @@ def test_rewards_are_earned_in_any_view():
 
 
 def test_a_recipe_may_begin_with_a_trained_model(preset, images, tmp_path, monkeypatch):
-    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    monkeypatch.setattr(captioning, "Backbone", MeanColors)
     overrides = {**RECIPE.overrides, "attention": "hard"}
     recipe = dataclasses.replace(
         RECIPE, overrides=overrides, begin_with=str(preset), self_critical_epochs=0

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColors
 from zoo.readers.images import image_bytes
 from zoo.training.correlations import canonical_maps, start_from_correlations
 
@@ -38,9 +38,9 @@ def test_towers_start_with_the_canonical_vectors():
     keras.utils.set_random_seed(1)
     tokenizer = zoo.ByteBPETokenizer.train(CAPTIONS, vocabulary_size=280)
     towers = {"text": {**TOWER, "scaled": False}, "image": TOWER}
-    sizes = {"channels": MeanColours().channels, "positions": 4, "embedding_size": 4}
+    sizes = {"channels": MeanColors().channels, "positions": 4, "embedding_size": 4}
     model = zoo.load(
-        "clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), **sizes, **towers
+        "clip", weights=None, tokenizer=tokenizer, backbone=MeanColors(), **sizes, **towers
     )
     pictures = model.annotate(tf.constant([image_bytes(image) for image in IMAGES])).numpy()
     captions = [[each, each + " there"] for each in CAPTIONS]

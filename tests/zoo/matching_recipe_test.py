@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColors
 from zoo.readers.images import image_bytes
 from zoo.training import matching, recipes
 from zoo.training.matching import MatchingRecipe
@@ -44,7 +44,7 @@ def images():
 def preset(images, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "Backbone", MeanColours)
+        patch.setattr(matching, "Backbone", MeanColors)
         patch.setattr(MatchingRecipe, "load", lambda self, split, data_dir: images)
         patch.setitem(recipes.RECIPES, "toy", RECIPE)
         yield recipes.run("toy", None, run_dir)

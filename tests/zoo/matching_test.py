@@ -10,7 +10,7 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 import zoo
-from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColors
 from zoo.cli import main
 from zoo.metrics import ContrastiveLoss, SigmoidLoss, retrieval_scores
 from zoo.models.clip import Clip, ClipConfig
@@ -31,7 +31,7 @@ def tokenizer():
 def model(tokenizer):
     """A model that knows the pictures by heart."""
     keras.utils.set_random_seed(1)
-    model = zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), **TINY)
+    model = zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColors(), **TINY)
     model.compile(keras.optimizers.Adam(0.004))
     annotations = model.annotate(tf.constant([image_bytes(image) for image in IMAGES]))
     features = {"annotations": annotations, "captions": [[each, each] for each in CAPTIONS]}
@@ -226,7 +226,7 @@ def test_wrong_options_are_named(siglip, tokenizer):
     with pytest.raises(ValueError, match="Did you mean 'mean'"):
         ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
     with pytest.raises(ValueError, match="takes 49 vectors.*returns 4 of size 4"):
-        zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
+        zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColors(), channels=4)
     parts = {"tokenizer": tokenizer, "reader": zoo.ImageReader(size=32)}
     with pytest.raises(ValueError, match="takes 196 vectors.*returns 4 of.*positions=4"):
         zoo.load("siglip", weights=None, **parts, text=TOWER, image=TOWER)

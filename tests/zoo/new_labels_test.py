@@ -113,7 +113,7 @@ def test_images_of_another_size_have_interpolated_positions(preset):
             r"shape \(4, 4, 3, 8\) of .*kernel, which is \(4, 4, 1",
         ),
         ({"labels": ["a"]}, "at least two labels"),
-        ({"colour": 1}, "Unknown option of vit 'colour'"),
+        ({"color": 1}, "Unknown option of vit 'color'"),
     ],
 )
 def test_mistakes_are_named(options, message, preset):

@@ -1,4 +1,4 @@
-"""Toy pictures of two colours, their captions, and a backbone that needs no download."""
+"""Toy pictures of two colors, their captions, and a backbone that needs no download."""
 
 import keras
 import numpy as np
@@ -9,13 +9,13 @@ SIZE, GRID, CHANNELS = 8, (2, 2), 4
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class MeanColours(keras.layers.Layer):
-    """A backbone that annotates each quarter of an image with its mean colour and its side."""
+class MeanColors(keras.layers.Layer):
+    """A backbone that annotates each quarter of an image with its mean color and its side."""
 
     image_size, grid, channels = SIZE, GRID, CHANNELS
 
     def __init__(self, brightness=1.0):
-        super().__init__(name="mean_colours", dtype="float32")
+        super().__init__(name="mean_colors", dtype="float32")
         self.brightness = brightness
 
     def call(self, images):

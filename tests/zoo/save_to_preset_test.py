@@ -9,13 +9,13 @@ import tensorflow as tf
 
 import zoo
 from keras_attention import scores
-from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
+from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColors
 from zoo import decoding
 from zoo.readers.images import image_bytes
 from zoo.storage import FILES, WEIGHTS
 from zoo.storage.presets import fingerprint
 
-TELLER = {"channels": CHANNELS, "size": 24, "units": 24, "backbone": MeanColours(0.5)}
+TELLER = {"channels": CHANNELS, "size": 24, "units": 24, "backbone": MeanColors(0.5)}
 
 
 IDS = np.array([[4, 5, 6], [7, 8, 0]])

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from tests.zoo.pictures import CHANNELS, MeanColours
+from tests.zoo.pictures import CHANNELS, MeanColors
 from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.training.self_critical import (
@@ -37,7 +37,7 @@ def model():
         "show_attend_tell",
         weights=None,
         tokenizer=tokenizer,
-        backbone=MeanColours(),
+        backbone=MeanColors(),
         channels=CHANNELS,
         size=16,
         units=16,

@@ -225,13 +225,13 @@ def _decode_bmp(encoded):
     # Of four channels the last is padding, whatever its name.
     return tf.cond(
         has_palette,
-        lambda: _colours_of_bmp(encoded, tf.cast(header[0], tf.int32)),
+        lambda: _colors_of_bmp(encoded, tf.cast(header[0], tf.int32)),
         lambda: _float(tf.io.decode_bmp(encoded)[..., :3]),
     )
 
 
-def _colours_of_bmp(encoded, header_size):
-    """Returns the colours of a BMP with a palette, which TensorFlow mistakes for greyscale."""
+def _colors_of_bmp(encoded, header_size):
+    """Returns the colors of a BMP with a palette, which TensorFlow mistakes for grayscale."""
     numbers = tf.io.decode_bmp(encoded)[..., 0]
     first_pixel = tf.io.decode_raw(tf.strings.substr(encoded, 10, 4), tf.int32)[0]
     table = tf.strings.substr(encoded, 14 + header_size, first_pixel - 14 - header_size)

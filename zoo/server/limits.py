@@ -91,16 +91,16 @@ def _pixels_of_gif(encoded):
     def number(place):
         return int.from_bytes(encoded[place : place + 2], "little")
 
-    def colours(flags):
+    def colors(flags):
         return 3 << (flags & 7) + 1 if flags & 128 else 0  # bytes of a table
 
     pixels = 0
     with contextlib.suppress(IndexError):  # the end of a broken file
-        place = 13 + colours(encoded[10])
+        place = 13 + colors(encoded[10])
         while (kind := encoded[place]) in (FRAME, EXTENSION):
             if kind == FRAME:
                 pixels += number(place + 5) * number(place + 7)
-                place += 11 + colours(encoded[place + 9])
+                place += 11 + colors(encoded[place + 9])
             else:
                 place += 2
             while size := encoded[place]:  # of a block of data
