@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import zoo
 from tests.images.pictures import FILES, scene, with_orientation
-from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColors
+from tests.zoo.pictures import CAPTIONS, CHANNELS, COLORS, GRID, IMAGES, NAMES, SIZE, MeanColors
 from zoo.cli import main
 from zoo.readers.images import image_bytes, read_images
 from zoo.storage import presets
@@ -190,7 +190,7 @@ def test_batches_teach_the_next_token(tokenizer):
         np.testing.assert_array_equal(inputs[1:words], labels[: words - 1])
         text = tokenizer.detokenize([labels[: words - 1]]).numpy()[0].decode()
         owner = [text in each for each in captions].index(True)
-        color = np.array(COLOURS[NAMES[owner][0]]) / 255
+        color = np.array(COLORS[NAMES[owner][0]]) / 255
         np.testing.assert_allclose(annotations[0, :3], color, atol=0.03)
 
 
@@ -261,7 +261,7 @@ def test_hard_attention_learns_where_to_look_by_reinforce(tokenizer):
     annotations = np.zeros((240, 4, 4), "float32")
     annotations[range(240), places, colors] = 1.0
     annotations[range(240), places, 3] = 1.0
-    captions = [[list(COLOURS)[color]] for color in colors]
+    captions = [[list(COLORS)[color]] for color in colors]
     features = tf.data.Dataset.from_tensor_slices(
         {"annotations": annotations, "captions": captions}
     )

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 220)}
+COLORS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 220)}
 SIZE, GRID, CHANNELS = 8, (2, 2), 4
 
 
@@ -46,10 +46,10 @@ class MeanColors(keras.layers.Layer):
 
 def picture(left, right):
     pixels = np.zeros((10, 12, 3), "uint8")
-    pixels[:, :6], pixels[:, 6:] = COLOURS[left], COLOURS[right]
+    pixels[:, :6], pixels[:, 6:] = COLORS[left], COLORS[right]
     return pixels
 
 
-NAMES = [(left, right) for left in COLOURS for right in COLOURS if left != right]
+NAMES = [(left, right) for left in COLORS for right in COLORS if left != right]
 IMAGES = [picture(*names) for names in NAMES]
 CAPTIONS = [f"{left} before {right}" for left, right in NAMES]
