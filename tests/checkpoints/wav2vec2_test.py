@@ -104,7 +104,8 @@ def test_numbers_are_those_of_each_sound_alone(kind, checkpoints):
         assert expected.logits.shape[1] == number
         np.testing.assert_allclose(found[row, :number], expected.logits[0], atol=2e-5)
         blank = model.tokenizer.pad_id
-        assert np.all(tf.nn.softmax(found[row, number:])[:, blank] == 1.0)
+        shares = tf.nn.softmax(found[row, number:])[:, blank]
+        np.testing.assert_allclose(shares, 1.0, rtol=1e-6)  # processors round differently
         for ours, other in zip(weights, expected.attentions, strict=True):
             np.testing.assert_allclose(ours[row, :, :number, :number], other[0], atol=2e-6)
 
