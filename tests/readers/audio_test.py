@@ -245,6 +245,13 @@ def test_samples_of_a_data_set_are_numbers_as_in_lists(samples, message):
     assert len(list(reader.batched(dataset.take(1), 2))) == 1
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_samples_of_a_data_set_have_no_8_bits(dtype):
+    dataset = tf.data.Dataset.from_tensor_slices((np.zeros((2, 400), dtype), [0, 1]))
+    with pytest.raises(ValueError, match=f"must be 16-bit integers, or floats.*: {dtype}"):
+        SoundReader(rate=RATE, bands=20).batched(dataset, 2)
+
+
 def test_broken_files_of_a_data_set_are_told_with_their_positions():
     reader = SoundReader(rate=RATE, bands=20, seconds=0.5)
     short, long = (sound_bytes((np.zeros(count, "int16"), RATE)) for count in (80, RATE))

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import zoo
 from zoo.cli import main
+from zoo.losses import CTC
 from zoo.metrics import TokenErrorRate, word_error_rate
 from zoo.metrics.token_errors import best_path
 from zoo.models.conformer_ctc import ConformerCTC
@@ -95,6 +96,21 @@ def test_the_loss_of_a_silence(model, spoken):
     expected = [-row[:length].sum() for row, length in zip(shares, times, strict=True)]
     loss = keras.losses.CTC(reduction="none")(labels, model(inputs))
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+
+def test_the_loss_of_nothing_as_a_device_may_get():
+    signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None, 4])]
+
+    @tf.function(input_signature=signature)
+    def loss_and_gradient(texts, logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            loss = CTC()(texts, logits)
+        return loss, tape.gradient(loss, logits)
+
+    loss, gradient = loss_and_gradient(tf.zeros([0, 2], tf.int32), tf.zeros([0, 3, 4]))
+    assert float(loss) == 0.0
+    assert gradient.shape == (0, 3, 4)
 
 
 def test_the_best_path_and_its_errors():

@@ -184,6 +184,11 @@ class SoundReader(Shown):
                 "Sounds in a data set must be WAV files, or have the shape (samples,). Received: "
                 f"shape {spec.shape}."
             )
+        if spec.dtype.size < 2:
+            raise ValueError(
+                "Samples in a data set must be 16-bit integers, or floats from -1 to 1. Received: "
+                f"{spec.dtype.name}."
+            )
         batches = examples.map(_with_length).padded_batch(batch_size)
 
         # AutoGraph, which tf.data applies, would take seconds and change nothing.

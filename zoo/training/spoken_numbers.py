@@ -66,7 +66,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         model = self.make_model(self.dtype)
         optimizer = self.make_optimizer(self.steps_of_epoch(train_examples))
         optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
-        model.compile(optimizer, keras.losses.CTC())
+        model.compile(optimizer)
         done = runs.restore(model, run_dir)
         model.fit(
             self.sequence_batches(model.reader, train_examples, self.seed + done),
