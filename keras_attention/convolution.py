@@ -111,7 +111,8 @@ class ConvolutionModule(ChecksMasks, Recomputable):
         mask = padding_mask(type(self).__name__, "mask", mask, x)
         if mask is not None:
             value = ops.where(mask[:, :, None], value, ops.cast(0.0, value.dtype))
-        value = self.depthwise(value)
+        if value.shape[1] != 0:  # PyTorch cannot convolve an empty sequence
+            value = self.depthwise(value)
         if self.norm == "batch":
             value = self.normalization(value, training=training, mask=mask)
         else:

@@ -248,7 +248,9 @@ class SpatialAttention(FeatureMapAttention):
 
     def _weights(self, x, mask):
         pooled = ops.stack([_mean(x, None, -1), _highest(x, None, -1)], axis=-1)
-        logits = self.convolution(ops.cast(pooled, self.compute_dtype))
+        logits = pooled[..., :1]
+        if 0 not in pooled.shape:  # PyTorch cannot convolve an empty map
+            logits = self.convolution(ops.cast(pooled, self.compute_dtype))
         weights = ops.sigmoid(ops.cast(logits, "float32"))
         return weights if mask is None else ops.where(mask, weights, 0.0)
 
@@ -262,6 +264,8 @@ class SpatialAttention(FeatureMapAttention):
 def _mean(x, mask, axes):
     """Returns the float32 mean over axes; 0 where nothing is visible."""
     x = ops.cast(x, "float32")
+    if 0 in x.shape:
+        return ops.sum(x, axes)  # zeros: the mean of nothing would be NaN
     if mask is None:
         return ops.mean(x, axes)
     total = ops.sum(ops.where(mask, x, 0.0), axes)
@@ -272,5 +276,7 @@ def _highest(x, mask, axes):
     """Returns the float32 maximum over axes; 0 where nothing is visible."""
     lowest = -float("inf")
     x = ops.cast(x, "float32")
+    if 0 in x.shape:
+        return ops.sum(x, axes)  # zeros: on PyTorch, an empty maximum has no axes
     found = ops.max(x if mask is None else ops.where(mask, x, lowest), axes, initial=lowest)
     return ops.where(found == lowest, 0.0, found)

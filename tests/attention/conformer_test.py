@@ -210,6 +210,11 @@ def test_convolution_equals_its_equation(kernel_size, norm):
     np.testing.assert_allclose(oracle.float64(layer(X, mask=MASK)), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_empty_sequences_are_not_convolved(norm):
+    assert tuple(ConvolutionModule(3, norm=norm)(np.zeros((2, 0, 4))).shape) == (2, 0, 4)
+
+
 def test_channels_are_last_even_if_those_of_images_are_first():
     before = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_first")

@@ -124,6 +124,14 @@ def test_half_precision(name, dtype):
     assert_close(y, whole(X, mask=MASK), atol=0.05)
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 6), (2, 0, 6)])
+@pytest.mark.parametrize("name", ["CBAM's channels", "places"])
+def test_axes_may_be_empty(name, shape):
+    y, weights = LAYERS[name]()(np.zeros(shape, "float32"), return_attention_scores=True)
+    assert tuple(y.shape) == shape
+    assert np.isfinite(oracle.float64(weights)).all()
+
+
 def test_every_weight_learns():
     cbam = [ChannelAttention(1, "both"), SpatialAttention(3), ChannelAttention(kernel_size=3)]
     model = keras.Sequential([*cbam, keras.layers.Flatten(), keras.layers.Dense(1)])

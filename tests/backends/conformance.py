@@ -20,6 +20,8 @@ FILES = [
     "transformer_block_test.py",
     "block_selection_test.py",
     "normalizers_test.py",
+    "conformer_test.py",
+    "feature_maps_test.py",
 ]
 
 PART = (  # what is run without --full
