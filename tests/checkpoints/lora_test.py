@@ -103,6 +103,17 @@ def test_exports_hold_nothing_but_the_sums(learned, monkeypatch):
     assert [each.path for each in model.core.weights if "lora" in each.path]
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_updates_of_partly_quantized_models_are_exported_apart(folder, monkeypatch):
+    monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
+    model, exported = zoo.load(str(folder), labels=LABELS), []
+    model.core.blocks[0].feed_forward.inner.quantize("int8")
+    model.enable_lora(2)
+    monkeypatch.setattr("zoo.serving.write_version", lambda *arguments: exported.extend(arguments))
+    model.export("nowhere")
+    assert exported[1][0] is model.core
+
+
 @pytest.mark.full
 def test_exports_hold_the_sums(learned, tmp_path):
     _, _, model = learned

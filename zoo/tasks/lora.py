@@ -5,6 +5,7 @@ import keras
 from keras_attention._block import ResidualBlock
 from keras_attention._checks import require_positive_integers
 from keras_attention._keras import layers_in
+from zoo.storage.weights import is_quantized
 
 
 def add_lora(core, rank):
@@ -26,9 +27,9 @@ def add_lora(core, rank):
 
 
 def has_lora(core):
-    """Whether a core has updates that can be added to its weights, which integers are not."""
+    """Whether a core has updates that can be added to its weights: quantized ones stay apart."""
     layers = filter(is_dense, layers_in(core))
-    return any(each.lora_enabled and each.quantization_mode is None for each in layers)
+    return any(each.lora_enabled for each in layers) and not is_quantized(core)
 
 
 def merged(task):
