@@ -30,8 +30,8 @@ class ForgettingAttention(MultiHeadAttention):
     of 0 forgets it. The gates also tell near keys from far ones: the layer needs no positions.
 
     Paper: Lin et al. 2025, Forgetting Transformer: Softmax Attention with a Forget Gate
-    (https://arxiv.org/abs/2503.02130). Its "Pro" block also has `use_gate=True` and
-    `query_key_norm=1e-6`.
+    (https://arxiv.org/abs/2503.02130). Of its "Pro" block, the output gate and the normalization of
+    queries and keys are options, `use_gate=True` and `query_key_norm=1e-6`.
 
     The keys of a `Memory` hold the logarithms of their gates as further features, one for each head
     that shares them. Scores are computed in float32, also in mixed precision, since they contain
