@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import activations, compute, masks, normalizers, positions, scores
 from keras_attention._checks import (
+    agree,
     has_bias,
     parts_with_bias,
     plain,
@@ -251,7 +252,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
                 "x[:, None, :]; turn images into sequences with "
                 "keras.layers.Reshape((height * width, channels))."
             )
-        if self.built and shapes["x"][-1] != self.size:
+        if self.built and not agree(shapes["x"][-1:], (self.size,)):
             raise ValueError(
                 f"The layer {self.name!r} ({type(self).__name__}) is built for x of size "
                 f"{self.size}. Received: x {tuple(shapes['x'])}. Make a new layer for another size."

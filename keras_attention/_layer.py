@@ -22,10 +22,12 @@ class ChecksMasks:
         for name, argument in (*zip(names, args, strict=False), *kwargs.items()):
             if name.endswith("mask"):
                 require_visible(argument, name)
-        # Keras hands a mask on to the next layer only if it is given by name.
-        place = names.index("mask") if "mask" in names else len(args)
-        named = dict(zip(names[place:], args[place:], strict=False))
-        return super().__call__(*args[:place], **named, **kwargs)
+        if "mask" in names and len(args) <= len(names):  # otherwise Keras tells that they are more
+            # Keras hands a mask on to the next layer only if it is given by name.
+            place = names.index("mask")
+            kwargs = {**dict(zip(names[place:], args[place:], strict=False)), **kwargs}
+            args = args[:place]
+        return super().__call__(*args, **kwargs)
 
     def compute_mask(self, inputs, previous_mask):
         """Passes on the mask of the call combined with the implicit one, as booleans."""

@@ -35,7 +35,7 @@ class ForgettingAttention(MultiHeadAttention):
 
     The keys of a `Memory` hold the logarithms of their gates as further features, one for each head
     that shares them. Scores are computed in float32, also in mixed precision, since they contain
-    sums over the whole length.
+    sums over the whole length; the gates themselves have the precision of the computation.
 
     Args:
         num_heads, key_dim, value_dim, dropout: As for `MultiHeadAttention`.

@@ -12,8 +12,8 @@ class TokenCrossentropy(keras.losses.Loss):
        / \\sum_i w_i $$
 
     The sum over tokens is divided by the sum of their weights, so padding of weight 0 changes
-    nothing. If the labels are probabilities q, `-Σ_v q_i(v) log p_i(v)` replaces `-log p_i(y_i)`.
-    Computed in float32.
+    nothing; with `reduction="sum_over_batch_size"`, by their number. If the labels are
+    probabilities q, `-Σ_v q_i(v) log p_i(v)` replaces `-log p_i(y_i)`. Computed in float32.
 
     Paper: Szegedy et al. 2016, section 7 (https://arxiv.org/abs/1512.00567).
 

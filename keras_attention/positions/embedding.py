@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._backend import shape_of
-from keras_attention._checks import require_one_of, require_positive_integers_or_none
+from keras_attention._checks import agree, require_one_of, require_positive_integers_or_none
 from keras_attention._layer import as_floats
 
 MODES = ("add", "concatenate")
@@ -65,7 +65,7 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, x, start=0):
         self._require_sequences(x.shape)
-        if self.mode == "add" and x.shape[-1] != self.position_size:
+        if self.mode == "add" and not agree(x.shape[-1:], (self.position_size,)):
             raise ValueError(
                 f"The layer {self.name!r} ({type(self).__name__}) is built for embeddings of size "
                 f"{self.position_size}. Received: shape {tuple(x.shape)}. Make a new layer for "

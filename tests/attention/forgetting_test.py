@@ -115,6 +115,16 @@ def test_steps_with_room_behind_equal_the_call(steps):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
+def test_steps_leave_out_what_a_mask_of_the_room_hides():
+    layer, found = make(), []
+    memory = layer.room_for(np.zeros(X.shape, "float32"), VISIBLE)
+    for place in range(LENGTH):
+        context, _, memory = layer.step(X[:, place : place + 1], memory, place)
+        found.append(oracle.float64(context))
+    expected = oracle.float64(layer(X, X, value_mask=VISIBLE))
+    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-5)
+
+
 def test_a_cache_of_shared_keys_is_small():
     memory = make(num_key_value_heads=2).prepare(ops.zeros((1, 3, SIZE)))
     assert tuple(memory.key.shape) == (1, 2, 3, 4 + 2)  # a gate for each of the heads that share it

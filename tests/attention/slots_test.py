@@ -165,6 +165,7 @@ def test_errors():
     )
     layer = SlotAttention(2)
     layer(X)
+    check_message(lambda: layer(X, None, False, "more"), ["positional arguments"])
     check_message(lambda: layer(X[0]), ["SlotAttention needs sequences", f"shape {X[0].shape}"])
     check_message(
         lambda: SlotAttention(2)(X, mask=np.ones((3, 5), bool)),

@@ -24,6 +24,7 @@ from keras_attention import (
     ReformerAttention,
     RetentionAttention,
     alignments,
+    positions,
 )
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -168,6 +169,15 @@ def test_output_shapes_let_layers_stand_in_others(make):
         expected = keras.ops.convert_to_numpy(layer(x[:, row]))
         found = keras.ops.convert_to_numpy(model(x))[:, row]
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_graph_need_not_know_any_size():
+    tf = pytest.importorskip("tensorflow")
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    place, block = positions.SinusoidalPosition(), EncoderBlock(2, 8)
+    expected = block(place(x))
+    graph = tf.function(lambda x: block(place(x)), input_signature=[tf.TensorSpec([None] * 3)])
+    np.testing.assert_allclose(graph(x), expected, atol=1e-6)
 
 
 def test_output_shapes_of_attention_are_those_of_its_output():

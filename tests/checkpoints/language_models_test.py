@@ -29,6 +29,10 @@ CASES = {
     "factors": ("Granite", {}),
     "joined projections": ("Phi3", {}),
     "layers without positions": ("SmolLM3", {}),
+    "layers without positions have a window": (
+        "SmolLM3",
+        {"use_sliding_window": True, "sliding_window": 5},
+    ),
     "layer norms of a gated network": ("StableLm", {}),
     "norms of outputs": ("Olmo2", {}),
     "norms of outputs, windows": ("Olmo3", {}),

@@ -57,18 +57,18 @@ def test_weights_may_be_a_column():
 
 @pytest.fixture
 def in_half_precision():
-    keras.config.set_floatx("float16")
+    keras.config.set_floatx("bfloat16")
     yield
     keras.config.set_floatx("float32")
 
 
 def test_sums_are_in_float32_whatever_floatx_is(in_half_precision):
-    tokens, logits = tf.constant([[1, 2] * 1500], tf.int64), tf.one_hot([[0]], 3)
+    tokens, logits = tf.constant([[1, 2] * 128], tf.int64), tf.one_hot([[0]], 3)
     metric = TokenErrorRate()
     for part in (tokens, tokens[:, :1]):
         metric.update_state(part, logits)
-    assert float(metric.tokens) == 3001
+    assert float(metric.tokens) == 257
     metric = Perplexity()
     for part in (tokens, tokens[:, :1]):
         metric.update_state(part, np.zeros((*part.shape, 3)))
-    assert float(metric.total_weight) == 3001
+    assert float(metric.total_weight) == 257

@@ -175,6 +175,15 @@ def test_a_gif_counts_with_all_its_frames(size):
         limits.require_picture(many)
 
 
+def test_a_gif_counts_as_wide_as_its_widest_frame_and_as_high_as_its_highest():
+    frames = (struct.pack("<4H", 0, 0, *sides) for sides in ((100, 1), (1, 100)))
+    parts = (b"," + frame + bytes([0, 2, 1, 0, 0]) for frame in frames)
+    encoded = b"GIF89a" + struct.pack("<2H3x", 1, 1) + b"".join(parts) + b";"
+    Limits(picture_pixels=10_000).require_picture(encoded)
+    with pytest.raises(Refused, match="at most 9999 pixels"):
+        Limits(picture_pixels=9_999).require_picture(encoded)
+
+
 def test_classifiers_are_served():
     options = {"patch_size": 8, "num_layers": 1, "size": 8, "num_heads": 2, "hidden": 8}
     reader, labels = zoo.ImageReader(size=16), ["cat", "dog"]

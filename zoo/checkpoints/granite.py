@@ -1,4 +1,4 @@
-"""Granite (Granite Team 2024): a Llama with four factors, after Yang et al. 2022 (µP)."""
+"""Granite (Granite Team 2024): a Llama with four factors, after Yang et al. 2022 and 2023 (µP)."""
 
 import keras
 

@@ -24,7 +24,7 @@ CLASSES = ("PhiForCausalLM",)
 def plan(settings, folder):
     require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, qk_layernorm=False)
-    settings.ignore("embd_pdrop")  # embeddings are dropped like outputs, for which 0.1 is usual
+    settings.ignore("embd_pdrop")  # here embeddings are dropped like outputs, in training alone
     heads = settings.take("num_attention_heads")
     fraction = settings.take("partial_rotary_factor", default=0.5)
     options = {

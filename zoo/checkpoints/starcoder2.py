@@ -18,7 +18,7 @@ CLASSES = ("Starcoder2ForCausalLM",)
 def plan(settings, folder):
     require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, mlp_type="default", norm_type="layer_norm")
-    settings.ignore("embedding_dropout")  # embeddings are dropped like outputs: both have 0.1
+    settings.ignore("embedding_dropout")  # here embeddings are dropped like outputs
     number = settings.take("num_hidden_layers")
     is_tied = settings.take("tie_word_embeddings", default=True)
     options = {

@@ -86,7 +86,10 @@ def _pixels(encoded):
 
 
 def _pixels_of_gif(encoded):
-    """Returns the number of pixels of all frames: TensorFlow decodes all to return the first."""
+    """Returns the number of pixels of all frames: TensorFlow decodes all to return the first.
+
+    It makes room for one that is as wide as the widest, and as high as the highest.
+    """
 
     def number(place):
         return int.from_bytes(encoded[place : place + 2], "little")
@@ -94,16 +97,18 @@ def _pixels_of_gif(encoded):
     def colors(flags):
         return 3 << (flags & 7) + 1 if flags & 128 else 0  # bytes of a table
 
-    pixels = 0
+    pixels = widest = highest = 0
     with contextlib.suppress(IndexError):  # the end of a broken file
         place = 13 + colors(encoded[10])
         while (kind := encoded[place]) in (FRAME, EXTENSION):
             if kind == FRAME:
-                pixels += number(place + 5) * number(place + 7)
+                width, height = number(place + 5), number(place + 7)
+                widest, highest = max(widest, width), max(highest, height)
+                pixels += width * height
                 place += 11 + colors(encoded[place + 9])
             else:
                 place += 2
             while size := encoded[place]:  # of a block of data
                 place += 1 + size
             place += 1
-    return pixels
+    return max(pixels, widest * highest)

@@ -1,6 +1,7 @@
 """The process of a server."""
 
 import functools
+import logging
 import os
 import signal
 import socket
@@ -44,9 +45,9 @@ def bind(host="127.0.0.1", port=8501):
 def run(models, bound, token=None, limits=None):
     """Serves models until the process is told to stop, and finishes running requests.
 
-    SIGTERM ends the process with status 0. Throughput is best with one thread per request. To set
-    this, as `zoo serve` does, call `tf.config.threading.set_intra_op_parallelism_threads(1)`
-    before models are loaded.
+    SIGTERM then ends the process with status 0, without `finally` and `atexit`. Throughput is best
+    with one thread per request. To set this, as `zoo serve` does, call
+    `tf.config.threading.set_intra_op_parallelism_threads(1)` before models are loaded.
 
     Args:
         models: List of what `model_of` returns.
@@ -68,5 +69,8 @@ def run(models, bound, token=None, limits=None):
 
 def _exit(*_):
     """Ends the process, without waiting for threads whose answers were given up, as Python does."""
-    sys.stdout.flush()
-    os._exit(0)
+    try:
+        sys.stdout.flush()
+        logging.shutdown()
+    finally:
+        os._exit(0)
