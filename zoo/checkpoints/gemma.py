@@ -11,7 +11,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
 from zoo.checkpoints.names import Names, OneLess
-from zoo.checkpoints.rotary import rotary, settings_of_rotary
+from zoo.checkpoints.rotary import rotary, rotary_by_kind, settings_of_rotary
 from zoo.readers.text.reading import read_tokenizer
 
 LAYER = "model.layers.{}"
@@ -121,14 +121,6 @@ def _positions(settings, options):
     """
     if settings.model_type != "gemma3_text":
         return {"position": rotary(settings, settings_of_rotary(settings))}
-    named = settings.take("rope_parameters", default=None) or {}
-    full, windowed = (dict(named.get(kind) or {}) for kind in (FULL, WINDOWED))
-    full |= settings.take("rope_scaling", default=None) or {}
-    full.setdefault("rope_theta", settings.take("rope_theta", default=1_000_000.0))
+    wavelength = settings.take("rope_theta", default=1_000_000.0)
     local = settings.take("rope_local_base_freq", default=10_000.0)
-    windowed.setdefault("rope_theta", local)
-    windowed, full = rotary(settings, windowed), rotary(settings, full)
-    if "window" not in options:
-        return {"position": full}
-    is_mixed = options["global_layers"] is not None
-    return {"position": windowed, "global_position": full if is_mixed else None}
+    return rotary_by_kind(settings, options, wavelength, local)

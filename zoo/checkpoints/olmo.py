@@ -3,7 +3,7 @@
 from zoo.checkpoints import llama
 from zoo.checkpoints.language_models import require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.rotary import rotary, settings_of_rotary
+from zoo.checkpoints.rotary import rotary, rotary_by_kind, settings_of_rotary
 
 TABLE = {
     **llama.TABLE,
@@ -38,14 +38,5 @@ def _windows_and_positions(settings):
     kinds = [WINDOWED if (place + 1) % 4 else FULL for place in range(number)]
     kinds = settings.take("layer_types", default=kinds)
     options = windows(settings, settings.take("sliding_window", default=4096), kinds)
-    named = settings.take("rope_parameters", default=None) or {}
-    full, windowed = (dict(named.get(kind) or {}) for kind in (FULL, WINDOWED))
-    full |= settings.take("rope_scaling", default=None) or {}
     wavelength = settings.take("rope_theta", default=500_000.0)
-    for each in (full, windowed):
-        each.setdefault("rope_theta", wavelength)
-    full, windowed = rotary(settings, full), rotary(settings, windowed)
-    if "window" not in options:
-        return {"position": full}
-    is_mixed = options["global_layers"] is not None
-    return {**options, "position": windowed, "global_position": full if is_mixed else None}
+    return {**options, **rotary_by_kind(settings, options, wavelength, wavelength)}

@@ -1,5 +1,6 @@
 """Phi (Gunasekar et al. 2023; Phi-1, 1.5 and 2): both parts of a block read one normalization."""
 
+from zoo.checkpoints import llama
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.names import Names
@@ -7,17 +8,12 @@ from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 LAYER = "model.layers.{}"
 TABLE = {
-    "embedding.table": "model.embed_tokens.weight",
-    "blocks.{}.attention_norm": f"{LAYER}.input_layernorm",
-    "blocks.{}.attention.query_projection": f"{LAYER}.self_attn.q_proj",
-    "blocks.{}.attention.key_projection": f"{LAYER}.self_attn.k_proj",
-    "blocks.{}.attention.value_projection": f"{LAYER}.self_attn.v_proj",
+    **{name: tensor for name, tensor in llama.TABLE.items() if "feed_forward" not in name},
     "blocks.{}.attention.output_projection": f"{LAYER}.self_attn.dense",
     "blocks.{}.feed_forward.inner": f"{LAYER}.mlp.fc1",
     "blocks.{}.feed_forward.outer": f"{LAYER}.mlp.fc2",
     "norm": "model.final_layernorm",
 }
-UNUSED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # a buffer of older versions
 CLASSES = ("PhiForCausalLM",)
 
 
@@ -47,4 +43,5 @@ def plan(settings, folder):
         "pad_id": -1,
     }
     is_tied = settings.take("tie_word_embeddings", default=False)
-    return language_plan(settings, folder, options, Names(TABLE, "model.", {}, UNUSED), is_tied)
+    names = Names(TABLE, llama.BASE, {}, llama.UNUSED)
+    return language_plan(settings, folder, options, names, is_tied)

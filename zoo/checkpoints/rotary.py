@@ -9,6 +9,7 @@ from keras_attention.positions import (
     Rotary,
     YaRN,
 )
+from zoo.checkpoints.layer_types import FULL, WINDOWED
 
 
 def settings_of_rotary(settings, theta="rope_theta", usual=10000.0):
@@ -52,6 +53,27 @@ def rotary(settings, found, fraction=1.0):
     return keras.saving.serialize_keras_object(
         Rotary(theta, fraction=fraction, pairs="halves", scaling=scaling)
     )
+
+
+def rotary_by_kind(settings, options, wavelength, windowed_wavelength):
+    """Returns the options of positions that differ between layers with and without a window.
+
+    Args:
+        settings: `Settings` of the model.
+        options: Options of the model, among them those of windows.
+        wavelength: That of layers without a window, if the settings of their kind name none.
+        windowed_wavelength: The same for the others, whose positions are not scaled.
+    """
+    named = settings.take("rope_parameters", default=None) or {}
+    full, windowed = (dict(named.get(kind) or {}) for kind in (FULL, WINDOWED))
+    full |= settings.take("rope_scaling", default=None) or {}
+    full.setdefault("rope_theta", wavelength)
+    windowed.setdefault("rope_theta", windowed_wavelength)
+    full, windowed = rotary(settings, full), rotary(settings, windowed)
+    if "window" not in options:
+        return {"position": full}
+    is_mixed = options["global_layers"] is not None
+    return {"position": windowed, "global_position": full if is_mixed else None}
 
 
 def _scaling(settings, kind, found, length, original):
