@@ -29,7 +29,7 @@ class Attention(GrowingMemory, MemoryAttention):
     Args:
         score: How well a key matches a query. A `Score`, its config, a function as for
             `scores.Function`, or a name: `"dot"`, `"scaled_dot"`, `"general"`, `"cosine"`,
-            `"additive"`, `"linear_additive"`, `"location"`, `"dense_synthesizer"`,
+            `"additive"`, `"linear_additive"`, `"trilinear"`, `"location"`, `"dense_synthesizer"`,
             `"random_synthesizer"`, `"euclidean"`, `"gaussian"`, `"boxcar"`, `"triangular"`,
             `"epanechnikov"`.
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its

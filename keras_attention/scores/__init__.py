@@ -11,6 +11,7 @@ from keras_attention.scores.function import Function, is_function
 from keras_attention.scores.kernels import Boxcar, Epanechnikov, Kernel, Triangular
 from keras_attention.scores.positional import Location
 from keras_attention.scores.synthesizers import DenseSynthesizer, RandomSynthesizer
+from keras_attention.scores.trilinear import Trilinear
 
 _registry = Registry(
     "score",
@@ -30,6 +31,7 @@ _registry = Registry(
         "random_synthesizer": RandomSynthesizer,
         "scaled_dot": ScaledDot,
         "triangular": Triangular,
+        "trilinear": Trilinear,
     },
 )
 names = _registry.names
@@ -70,6 +72,7 @@ __all__ = [
     "ScaledDot",
     "Score",
     "Triangular",
+    "Trilinear",
     "get",
     "names",
 ]

@@ -123,6 +123,12 @@ def logits(score, query, key, head=()):
         query = query @ weight(score, "query_kernel")[head]
         added = query + (key @ weight(score, "key_kernel")[head]).swapaxes(1, 2)
         return ACTIVATIONS[score.activation.__name__](added)
+    if kind == "Trilinear":
+        of_query, of_key, of_product = (
+            weight(score, f"{part}_kernel")[head][:, 0] for part in ("query", "key", "product")
+        )
+        products = query[:, :, None, :] * key[:, None, :, :]
+        return (query @ of_query)[:, :, None] + (key @ of_key)[:, None, :] + products @ of_product
     if kind == "Cosine":
         norms = np.linalg.norm(query, axis=-1)[:, :, None] * np.linalg.norm(key, axis=-1)[:, None]
         products = np.einsum("bqd,bkd->bqk", query, key)

@@ -24,6 +24,7 @@ SCORES = {
     "additive, leaky": lambda: scores.Additive(activation="leaky_relu"),
     "linear_additive": scores.LinearAdditive,
     "linear_additive, leaky": lambda: scores.LinearAdditive(activation="leaky_relu"),
+    "trilinear": scores.Trilinear,
     "location": lambda: scores.Location(max_length=8),
     "dense_synthesizer": lambda: scores.DenseSynthesizer(max_length=8),
     "dense_synthesizer, units": lambda: scores.DenseSynthesizer(max_length=8, units=3),

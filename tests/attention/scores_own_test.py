@@ -104,6 +104,7 @@ EVERY_ARGUMENT = [
         {"units": 3, "kernel_initializer": NORMAL, "normalized": True, "activation": "silu"},
     ),
     (scores.LinearAdditive, {"kernel_initializer": NORMAL, "activation": "leaky_relu"}),
+    (scores.Trilinear, {"kernel_initializer": NORMAL}),
     (scores.Location, {"max_length": 9, "kernel_initializer": NORMAL}),
     (scores.DenseSynthesizer, {"max_length": 9, "units": 3, "kernel_initializer": NORMAL}),
     (scores.RandomSynthesizer, {"max_length": 9, "rank": 3, "kernel_initializer": NORMAL}),
