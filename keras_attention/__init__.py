@@ -6,6 +6,7 @@ A layer combines independent parts: a score, a mask, a normalizer, a position an
 from keras_attention import alignments, compute, drop_in, masks, normalizers, positions, scores
 from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
+from keras_attention.attention_gate import AttentionGate
 from keras_attention.block_selection import BlockSelectionAttention
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
@@ -40,6 +41,7 @@ __all__ = [
     "Attention",
     "AttentionCell",
     "AttentionPooling",
+    "AttentionGate",
     "AttentionRNN",
     "BlockSelectionAttention",
     "ChannelAttention",

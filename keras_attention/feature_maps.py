@@ -53,17 +53,25 @@ class FeatureMapAttention(ChecksMasks, Recomputable):
         return (shape[0], *shape[2:], shape[1]) if self._is_first else shape
 
     def call(self, x, mask=None, return_attention_scores=False):
+        x, mask = self._visible("mask", mask, x)
+        y, weights = self._weighted(x, self._weights(x, mask))
+        return (y, weights) if return_attention_scores else y
+
+    def _visible(self, name, mask, x):
+        """Returns maps with channels last, 0 at hidden places, and the mask `(batch, …, 1)`."""
         self._with_channels_last(x.shape)
         x = as_floats(x, self.compute_dtype)
-        last = ops.moveaxis(x, 1, -1) if self._is_first else x
-        mask = padding_mask(type(self).__name__, "mask", mask, last)
-        if mask is not None:
-            mask = mask[..., None]
-            last = ops.where(mask, last, ops.cast(0.0, last.dtype))  # 0 · NaN would be NaN
-        weights = self._weights(last, mask)
-        y = last * ops.cast(weights, x.dtype)
-        y = ops.moveaxis(y, -1, 1) if self._is_first else y
-        return (y, self._told(weights)) if return_attention_scores else y
+        x = ops.moveaxis(x, 1, -1) if self._is_first else x
+        mask = padding_mask(type(self).__name__, name, mask, x)
+        if mask is None:
+            return x, None
+        mask = mask[..., None]
+        return ops.where(mask, x, ops.cast(0.0, x.dtype)), mask  # 0 · NaN would be NaN
+
+    def _weighted(self, x, weights):
+        """Returns maps, whose channels are last, times weights, and the weights to be told."""
+        y = x * ops.cast(weights, x.dtype)
+        return ops.moveaxis(y, -1, 1) if self._is_first else y, self._told(weights)
 
     def compute_output_shape(self, x_shape):
         """Returns the shape of the feature maps, without that of the weights."""

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import (
     Attention,
     AttentionCell,
+    AttentionGate,
     AttentionRNN,
     BlockSelectionAttention,
     ChannelAttention,
@@ -64,6 +65,7 @@ LAYERS = {
     "places": SpatialAttention(3),
     "Gaussian mixture": GaussianMixtureAttention(2, 4),
     "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
+    "gate": AttentionGate(3),
     "encoder": EncoderBlock(2, 8),
     "decoder": DecoderBlock(2, 8, normalize="pre"),
     "position": positions.SinusoidalPosition(),

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    AttentionGate,
     AttentionPooling,
     BlockSelectionAttention,
     ChannelAttention,
@@ -131,6 +132,11 @@ def test_attention_to_channels_and_places_learns_the_same():
 
 @pytest.mark.full
 def test_slots_learn_the_same():
+@pytest.mark.full
+def test_gates_learn_the_same():
+    assert_same_losses(lambda x, mask: AttentionGate(3)(x, x, mask=mask))
+
+
     assert_same_losses(lambda x, mask: SlotAttention(LENGTH)(x, mask=mask))
 
 

@@ -7,6 +7,7 @@ import pytest
 from keras_attention import (
     Attention,
     AttentionCell,
+    AttentionGate,
     AttentionPooling,
     AttentionRNN,
     BlockSelectionAttention,
@@ -117,6 +118,7 @@ NUMBERS_OF_NUMPY = [
     (ChannelAttention, {"reduction": TWO, "kernel_size": ONE}),
     (SlotAttention, {"num_slots": TWO, "slot_size": TWO, "epsilon": HALF}),
     (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
+    (AttentionGate, {"units": TWO, "strides": ONE}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
     (FeedForward, {"hidden": TWO, "dropout": HALF}),
     (scores.Cosine, {"sharpness": HALF}),
@@ -175,6 +177,7 @@ def model_of_every_layer():
     outputs["places"] = SpatialAttention(3)(ChannelAttention(2)(memory, mask=visible))
     outputs["slots"] = SlotAttention(2, 3, learned_slots=True)(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
+    outputs["gated"] = AttentionGate(3, strides=2)(memory, query, mask=visible)
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), GaussianMixtureAttention(2, 3))
     outputs["places"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
