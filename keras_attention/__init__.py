@@ -11,6 +11,7 @@ from keras_attention.block_selection import BlockSelectionAttention
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.coverage import Coverage, coverage_loss
+from keras_attention.cross_covariance import CrossCovarianceAttention
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feature_maps import ChannelAttention, SpatialAttention
 from keras_attention.feed_forward import FeedForward
@@ -40,14 +41,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Attention",
     "AttentionCell",
-    "AttentionPooling",
     "AttentionGate",
+    "AttentionPooling",
     "AttentionRNN",
     "BlockSelectionAttention",
     "ChannelAttention",
     "ConformerBlock",
     "ConvolutionModule",
     "Coverage",
+    "CrossCovarianceAttention",
     "DecoderBlock",
     "DifferentialAttention",
     "EncoderBlock",

@@ -25,14 +25,13 @@ class Approximation(MultiHeadLayer):
         self._require_possible(key, attention_mask, use_causal_mask)
         shapes = query.shape, value.shape, value.shape if key is None else key.shape
         output = keras.KerasTensor(self.compute_output_shape(*shapes), dtype=self.compute_dtype)
-        weights = self._number_of_weights(value.shape[1])
-        weights_shape = (*query.shape[:1], self.num_heads, query.shape[1], weights)
+        weights_shape = self._weights_shape(query.shape, value.shape)
         weights = keras.KerasTensor(weights_shape, dtype="float32")
         return (output, weights) if return_attention_scores else output
 
-    def _number_of_weights(self, key_length):
-        """Returns how many weights a query has."""
-        return key_length
+    def _weights_shape(self, query_shape, value_shape):
+        """Returns the shape of the weights."""
+        return (query_shape[0], self.num_heads, query_shape[1], value_shape[1])
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
         """Raises a `ValueError` for call arguments that the mechanism does not support."""

@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attention._approximation import Approximation
 from keras_attention._backend import shape_of
+from keras_attention._layer import both
 
 
 class WithinOneSequence(Approximation):
@@ -11,14 +12,18 @@ class WithinOneSequence(Approximation):
 
     def _visible(self, query, value, query_mask=None, value_mask=None, key_mask=None):
         """Joins all padding masks, explicit and implicit: booleans `(batch or 1, length)`."""
-        visible = ops.ones((1, shape_of(query)[1]), "bool")
+        mask = self._padding(query, value, value, query_mask, value_mask, key_mask)
+        return ops.ones((1, shape_of(query)[1]), "bool") if mask is None else mask
+
+    def _padding(self, query, value, key, query_mask, value_mask, key_mask):
+        """Joins them likewise: booleans `(batch, length)`, or `None` if there are none."""
+        visible = None
         for name, mask, tensor in [
             ("query_mask", query_mask, query),
             ("value_mask", value_mask, value),
-            ("key_mask", key_mask, value),
+            ("key_mask", key_mask, key),
         ]:
-            mask = self._padding_mask(name, mask, tensor)
-            visible = visible if mask is None else ops.logical_and(visible, mask)
+            visible = both(visible, self._padding_mask(name, mask, tensor))
         return visible
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):

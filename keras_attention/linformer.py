@@ -112,8 +112,8 @@ class LinformerAttention(MemoryAttention, Approximation):
             initializer=independent(self.projection_initializer),
         )
 
-    def _number_of_weights(self, key_length):
-        return self.projected_length
+    def _weights_shape(self, query_shape, value_shape):
+        return (*super()._weights_shape(query_shape, value_shape)[:-1], self.projected_length)
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
         self._refuse_pairs(

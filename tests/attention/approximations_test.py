@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention import (
     BlockSelectionAttention,
+    CrossCovarianceAttention,
     DifferentialAttention,
     ForgettingAttention,
     MultiHeadAttention,
@@ -63,6 +64,7 @@ LAYERS = {
     "nystrom, convolution": lambda seed, **also: NystromAttention(
         2, 4, num_landmarks=4, kernel_size=3, **also
     ),
+    "cross-covariance": lambda seed, **also: CrossCovarianceAttention(2, 4, **also),
     "reformer": lambda **also: ReformerAttention(2, 4, bucket_size=4, **also),
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
     "gated delta": lambda seed, **also: GatedDeltaAttention(2, 4, **also),
@@ -71,7 +73,7 @@ LAYERS = {
     ),
     "retention": lambda seed, **also: RetentionAttention(2, 4, **also),
 }
-WITHOUT_CAUSAL = "linformer", "longformer", "nystrom"
+WITHOUT_CAUSAL = "cross-covariance", "linformer", "longformer", "nystrom"
 CAUSAL = [name for name in LAYERS if not name.startswith(WITHOUT_CAUSAL)]
 VARIANTS = (
     "block selection",
@@ -403,6 +405,10 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        CrossCovarianceAttention,
+        {**{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"}, "value_dim": 4},
+    ),
+    (
         ReformerAttention,
         {**MULTI_HEAD, "bucket_size": 4, "num_hashes": 2, "max_buckets": 8, "causal": True},
     ),
@@ -468,6 +474,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     [
         MultiHeadAttention,
         BlockSelectionAttention,
+        CrossCovarianceAttention,
         DifferentialAttention,
         ForgettingAttention,
         GatedDeltaAttention,

@@ -17,6 +17,7 @@ from keras import ops
 from keras_attention import (
     Attention,
     BlockSelectionAttention,
+    CrossCovarianceAttention,
     GatedDeltaAttention,
     LinearAttention,
     LinformerAttention,
@@ -315,6 +316,7 @@ def one_head(step):
         NystromAttention(1, 4, num_landmarks=4),
         NystromAttention(1, 4, num_landmarks=4, kernel_size=3),
         BlockSelectionAttention(1, 4, block_size=3, num_blocks=2),
+        CrossCovarianceAttention(1, 4),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=1),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
         GatedDeltaAttention(1, 4),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_attention.cross_covariance import CrossCovarianceAttention
 from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.linear import LinearAttention
@@ -229,6 +230,22 @@ MISTAKES = {
     "mask of pairs of landmarks": (
         attend(NystromAttention(2, 3), attention_mask=ones(3, 5)),
         ["NystromAttention cannot honour `attention_mask`", "value_mask or key_mask"],
+    ),
+    "values with other channels than the keys": (
+        lambda: CrossCovarianceAttention(2, 3, 4),
+        ["`value_dim` of CrossCovarianceAttention must be key_dim=3", "value_dim=4", "output_dim"],
+    ),
+    "causal channels": (
+        attend(CrossCovarianceAttention(2, 3), query=VALUE, use_causal_mask=True),
+        ["CrossCovarianceAttention cannot honour `use_causal_mask`", "on all positions"],
+    ),
+    "mask of pairs of channels": (
+        attend(CrossCovarianceAttention(2, 3), query=VALUE, attention_mask=ones(5, 5)),
+        ["CrossCovarianceAttention cannot honour `attention_mask`", "value_mask or key_mask"],
+    ),
+    "channels of sequences of two lengths": (
+        attend(CrossCovarianceAttention(2, 3)),
+        ["CrossCovarianceAttention attends within one sequence", "value (2, 5, 4)"],
     ),
     "odd number of buckets": (
         lambda: ReformerAttention(2, 3, max_buckets=7),

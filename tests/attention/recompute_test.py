@@ -14,6 +14,7 @@ from keras_attention import (
     AttentionPooling,
     BlockSelectionAttention,
     ChannelAttention,
+    CrossCovarianceAttention,
     DifferentialAttention,
     EncoderBlock,
     FeedForward,
@@ -60,6 +61,7 @@ LAYERS = [
     PerformerAttention(2, 4),
     LongformerAttention(2, 4, window=4, dropout=0.3),
     NystromAttention(2, 4, num_landmarks=4, kernel_size=3),
+    CrossCovarianceAttention(2, 4),
     ReformerAttention(2, 4, bucket_size=4),
     GatedDeltaAttention(2, 4),
     RetentionAttention(2, 4),
@@ -131,12 +133,12 @@ def test_attention_to_channels_and_places_learns_the_same():
 
 
 @pytest.mark.full
-def test_slots_learn_the_same():
-@pytest.mark.full
 def test_gates_learn_the_same():
     assert_same_losses(lambda x, mask: AttentionGate(3)(x, x, mask=mask))
 
 
+@pytest.mark.full
+def test_slots_learn_the_same():
     assert_same_losses(lambda x, mask: SlotAttention(LENGTH)(x, mask=mask))
 
 

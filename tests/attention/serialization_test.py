@@ -13,6 +13,7 @@ from keras_attention import (
     BlockSelectionAttention,
     ChannelAttention,
     Coverage,
+    CrossCovarianceAttention,
     DecoderBlock,
     EncoderBlock,
     GatedDeltaAttention,
@@ -109,6 +110,7 @@ NUMBERS_OF_NUMPY = [
     (LongformerAttention, {"num_heads": 2, "key_dim": TWO, "window": TWO}),
     (LongformerAttention, {"num_heads": TWO, "key_dim": 2, "num_global_tokens": TWO}),
     (NystromAttention, {"num_heads": 2, "key_dim": TWO, "num_landmarks": TWO, "kernel_size": TWO}),
+    (CrossCovarianceAttention, {"num_heads": TWO, "key_dim": TWO}),
     (ReformerAttention, {"num_heads": 2, "key_dim": 2, "bucket_size": TWO, "num_hashes": TWO}),
     (BlockSelectionAttention, {"num_heads": 2, "key_dim": 2, "block_size": TWO, "num_blocks": ONE}),
     (LatentAttention, {"num_heads": 2, "key_dim": 2, "latent_dim": TWO, "rotary_dim": TWO}),
@@ -116,9 +118,9 @@ NUMBERS_OF_NUMPY = [
     (GaussianMixtureAttention, {"num_components": TWO, "units": TWO, "initial_width": HALF}),
     (NadarayaWatson, {"width": TWO}),
     (ChannelAttention, {"reduction": TWO, "kernel_size": ONE}),
+    (AttentionGate, {"units": TWO, "strides": ONE}),
     (SlotAttention, {"num_slots": TWO, "slot_size": TWO, "epsilon": HALF}),
     (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
-    (AttentionGate, {"units": TWO, "strides": ONE}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
     (FeedForward, {"hidden": TWO, "dropout": HALF}),
     (scores.Cosine, {"sharpness": HALF}),
@@ -175,9 +177,9 @@ def model_of_every_layer():
     pooling = AttentionPooling(MultiHeadAttention(2, 3), num_queries=2)
     outputs["pooled"] = pooling(memory, mask=visible)
     outputs["places"] = SpatialAttention(3)(ChannelAttention(2)(memory, mask=visible))
+    outputs["gated"] = AttentionGate(3, strides=2)(memory, query, mask=visible)
     outputs["slots"] = SlotAttention(2, 3, learned_slots=True)(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
-    outputs["gated"] = AttentionGate(3, strides=2)(memory, query, mask=visible)
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), GaussianMixtureAttention(2, 3))
     outputs["places"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
@@ -196,6 +198,7 @@ def model_of_every_layer():
         LinformerAttention(2, 3, projected_length=2, max_length=9),
         LongformerAttention(2, 3, window=2),
         NystromAttention(2, 3, num_landmarks=4, kernel_size=3),
+        CrossCovarianceAttention(2, 3),
         ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),
         GatedDeltaAttention(2, 3, kernel_size=2),
         RetentionAttention(2, 4),

@@ -9,6 +9,7 @@ from keras_attention import (
     AttentionCell,
     AttentionRNN,
     Coverage,
+    CrossCovarianceAttention,
     EncoderBlock,
     FeedForward,
     GatedDeltaAttention,
@@ -58,6 +59,7 @@ OTHERS = {
     "LinearAttention": lambda: LinearAttention(2, 4),
     "PerformerAttention": lambda: PerformerAttention(2, 4),
     "LongformerAttention": lambda: LongformerAttention(2, 4, window=2),
+    "CrossCovarianceAttention": lambda: CrossCovarianceAttention(2, 4),
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
     "GatedDeltaAttention": lambda: GatedDeltaAttention(2, 4),
     "RetentionAttention": lambda: RetentionAttention(2, 4),
@@ -146,7 +148,7 @@ def test_trains_whatever_floatx_is(name, floatx):
     layer = {**LAYERS, **OTHERS}[name]()
     x = np.random.default_rng(0).normal(size=(4, 6, 5))
     inputs = keras.Input((None, 5))
-    has_causal = not name.startswith(("AttentionRNN", "Longformer"))
+    has_causal = not name.startswith(("AttentionRNN", "Cross", "Longformer"))
     causal = {"use_causal_mask": True} if has_causal else {}
     model = keras.Model(inputs, layer(inputs, inputs, **causal))
     model.compile("sgd", "mse")

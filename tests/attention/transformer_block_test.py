@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     BlockSelectionAttention,
     ConformerBlock,
+    CrossCovarianceAttention,
     DifferentialAttention,
     EncoderBlock,
     ForgettingAttention,
@@ -48,6 +49,7 @@ LAYERS = {
     "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
     "longformer": lambda: LongformerAttention(2, 4, window=2),
     "nystrom": lambda: NystromAttention(2, 4, num_landmarks=3, kernel_size=3),
+    "cross-covariance": lambda: CrossCovarianceAttention(2, 4),
     "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
     "gated delta": lambda: GatedDeltaAttention(2, 4),
     "retention": lambda: RetentionAttention(2, 4),
@@ -116,6 +118,7 @@ def test_unknown_lengths_are_known_when_called(name):
     "name",
     [
         "block selection",
+        "cross-covariance",
         "gated delta",
         "latent",
         "linear",

@@ -22,6 +22,8 @@ FILES = [
     "normalizers_test.py",
     "conformer_test.py",
     "feature_maps_test.py",
+    "attention_gate_test.py",
+    "cross_covariance_test.py",
 ]
 
 PART = (  # what is run without --full

@@ -10,7 +10,7 @@ WITH_FULL = (
     " or (hidden and chunked and (cosine or boxcar))"
     " or (finite_differences and chunked and (additive or dot))))"
     " or steps_of_arrays or empty_lengths or leaves_no_tile or tiny_sums"
-    " or exported_for_unknown_lengths"
+    " or exported_for_unknown_lengths or cross_covariance_test or mask-image"
 )
 
 
