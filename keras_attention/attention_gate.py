@@ -180,7 +180,8 @@ class AttentionGate(FeatureMapAttention):
             raise ValueError(
                 "AttentionGate needs `x` whose sizes are those of `gate` times whole numbers, the "
                 f"strides {strides}. {received}. Pad or resize `x`, for example with "
-                "keras.layers.ZeroPadding2D, before the layers that make `gate` of it."
+                "keras.layers.ZeroPadding2D, before the layers that make `gate` of it. A built "
+                "layer keeps its strides."
             )
         return strides
 
