@@ -74,6 +74,16 @@ def require_one_of(owner, known, **choices):
             )
 
 
+def require_dense(name, tensor):
+    """Raises a `ValueError` for a `tf.RaggedTensor`, whose sequences a reshape would mix."""
+    if hasattr(tensor, "nested_row_splits"):
+        raise ValueError(
+            f"`{name}` must hold sequences of one length. Received: a tf.RaggedTensor of shape "
+            f"{tuple(tensor.shape)}. Pad it with {name}.to_tensor(), and hide the padding with the "
+            f"mask tf.sequence_mask({name}.row_lengths())."
+        )
+
+
 def parts_with_bias(owner, use_bias, parts):
     """Returns the argument `use_bias` of a layer: `True`, `False`, or a list of some of its parts.
 

@@ -8,18 +8,20 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._backend import shape_of
-from keras_attention._checks import agree, fits
+from keras_attention._checks import agree, fits, require_dense
 from keras_attention._keras import get_keras_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.masks._arguments import require_visible
 
 
 class ChecksMasks:
-    """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors."""
+    """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors, and refuses
+    ragged tensors."""
 
     def __call__(self, *args, **kwargs):
         names = list(inspect.signature(self.call).parameters)
         for name, argument in (*zip(names, args, strict=False), *kwargs.items()):
+            require_dense(name, argument)
             if name.endswith("mask"):
                 require_visible(argument, name)
         if "mask" in names and len(args) <= len(names):  # otherwise Keras tells that they are more

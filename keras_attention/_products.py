@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._backend import multiply
+from keras_attention._checks import require_dense
 from keras_attention._shapes import sizes_of
 
 
@@ -45,6 +46,7 @@ def project(x, kernel, bias=None):
     if keras.backend.backend() != "tensorflow" or len(x.shape) == 2:
         product = ops.matmul(x, kernel)
         return product if bias is None else ops.add(product, bias)
+    require_dense("x", x)
     rows = project(ops.reshape(x, (-1, kernel.shape[0])), kernel, bias)
     return ops.reshape(rows, (*sizes_of(x)[:-1], kernel.shape[1]))
 

@@ -5,6 +5,7 @@ from keras import ops
 from keras_attention._registry import Part
 
 NONE = 1.2e-38  # sums up to this count as zero: their inverse would overflow
+LOWEST = -3e38  # below every score, and finite: tf2onnx multiplies what is not selected by 0
 
 
 class Normalizer(Part):
@@ -59,9 +60,8 @@ def below_highest(scores, visible):
 
     Hidden scores are removed before any arithmetic; otherwise a NaN would reach the gradient.
     """
-    lowest = -float("inf")  # the maximum over no keys
-    seen = ops.where(visible, scores, lowest)
-    highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
+    seen = ops.where(visible, scores, LOWEST)
+    highest = ops.max(seen, axis=-1, keepdims=True, initial=LOWEST)
     highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
     return ops.where(visible, scores, highest) - highest
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.normalizers.base import Normalizer, as_float32, ratio
+from keras_attention.normalizers.base import LOWEST, Normalizer, as_float32, ratio
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -33,10 +33,8 @@ class Softmax(Normalizer):
         # an argument, since JAX does not allow captured tensors of a loop here.
         @ops.custom_gradient
         def softmax(scores, visible):
-            is_seeing = ops.any(visible, axis=-1, keepdims=True)
-            hidden = ops.cast(ops.where(is_seeing, -float("inf"), 0.0), "float32")
-            seen = ops.where(visible, scores, hidden)
-            weights = ops.softmax(seen, axis=-1) * ops.cast(is_seeing, "float32")
+            seen = ops.where(visible, scores, LOWEST)
+            weights = ops.softmax(seen, axis=-1) * ops.cast(visible, "float32")
 
             def gradient(*arguments, upstream=None):
                 weighted = weights * (arguments[0] if upstream is None else upstream)

@@ -6,6 +6,7 @@ import pytest
 from keras_attention import Attention, LatentAttention, MultiHeadAttention, masks
 from keras_attention._keras import set_keras_mask
 from keras_attention.convolution import ConvolutionModule
+from keras_attention.feed_forward import FeedForward
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from tests.attention.mistakes import QUERY, VALUE, attend, attend_again, check_message, ones
 
@@ -241,3 +242,21 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_message_says_who_what_and_how(mistake):
     check_message(*MISTAKES[mistake])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="has ragged tensors")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: MultiHeadAttention(2, 4)(x, x),
+        lambda x: Attention()(x[:, :1].to_tensor(), value=x),
+        lambda x: EncoderBlock(2, 8)(x),
+        lambda x: FeedForward(8)(x),
+    ],
+)
+def test_sequences_of_different_lengths_are_not_mixed(call):
+    import tensorflow as tf
+
+    lengths_1_and_3 = tf.RaggedTensor.from_row_lengths(ones(4, 8), [1, 3])  # 2 on average
+    with pytest.raises(ValueError, match=r"RaggedTensor of shape \(2, None, 8\). Pad it with"):
+        call(lengths_1_and_3)

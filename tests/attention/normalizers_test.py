@@ -112,6 +112,19 @@ def test_hidden_keys_and_rows_without_keys_have_a_gradient_of_exactly_zero(name,
     assert (np.abs(gradient[visible]).max() > 0.01) == (name in SMOOTH)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about graphs")
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "hard"])
+def test_graphs_hold_no_infinity(name):
+    """tf2onnx multiplies what is not selected by 0: an ONNX file would return NaN."""
+    import tensorflow as tf
+
+    arguments = tf.TensorSpec([None, 3]), tf.TensorSpec([None, 3], "bool")
+    graph = tf.function(normalizers.get(name), arguments).get_concrete_function().graph
+    constants = [each for each in graph.get_operations() if each.type == "Const"]
+    values = [tf.make_ndarray(each.get_attr("value")) for each in constants]
+    assert all(np.isfinite(value).all() for value in values if value.dtype.kind == "f")
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_stands_at_hidden_places_has_no_effect(name, junk):

@@ -261,6 +261,22 @@ def test_exported_model_gives_the_same_for_every_length(tmp_path):
         np.testing.assert_allclose(served.serve(inputs), model(inputs), atol=1e-5)
 
 
+@pytest.mark.full
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf2onnx")
+def test_what_is_hidden_is_hidden_in_onnx(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(9, 4, mask_zero=True)(tokens)
+    dense = Attention(normalizer="softmax", mask="causal")(x, x)
+    model = keras.Model(tokens, Attention(normalizer="sparsemax")(dense, x))
+    ids = np.array([[3, 4, 0], [5, 6, 7], [0, 0, 0]], "int32")
+    expected = model(ids)
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    graph = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (found,) = graph.run(None, {graph.get_inputs()[0].name: ids})
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 class Every(masks.Mask):
     """A mask of one's own that does not say how it is saved."""
 
