@@ -15,8 +15,10 @@ from keras_attention.masks._arguments import require_visible
 
 
 class ChecksMasks:
-    """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors, and refuses
-    ragged tensors."""
+    """Mixin for layers: refuses ragged tensors, and masks that are none.
+
+    It does so before Keras turns arrays into tensors.
+    """
 
     def __call__(self, *args, **kwargs):
         names = list(inspect.signature(self.call).parameters)

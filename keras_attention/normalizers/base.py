@@ -5,7 +5,7 @@ from keras import ops
 from keras_attention._registry import Part
 
 NONE = 1.2e-38  # sums up to this count as zero: their inverse would overflow
-LOWEST = -3e38  # below every score, and finite: tf2onnx multiplies what is not selected by 0
+LOWEST = -3.4028235e38  # of float32, but finite: tf2onnx multiplies what is not selected by 0
 
 
 class Normalizer(Part):
