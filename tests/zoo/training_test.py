@@ -403,6 +403,14 @@ def test_what_is_no_pair_is_told_with_its_position(bahdanau, x, y, message):
         bahdanau.fit(x, y)
 
 
+def test_texts_beyond_the_positions_are_refused():
+    sizes = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "max_length": 8}
+    model = zoo.load("bart", weights=None, tokenizer=zoo.ByteBPETokenizer([]), **sizes)
+    for pair in (["a " * 20], ["b"]), (["a"], ["b " * 20]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="than the 8 positions. Shorten"):
+            next(iter(model.batches(*pair)))
+
+
 @pytest.mark.parametrize("dropout", [2, -0.1, "0.1"])
 def test_subword_dropout_is_a_probability(bahdanau, dataset, dropout):
     with pytest.raises(ValueError, match="`subword_dropout` must be a number from 0 to 1"):
