@@ -427,6 +427,15 @@ def test_a_data_set_has_no_targets_beside_it(bahdanau, dataset, sources, targets
         bahdanau.fit(sources, targets, validation_data=(dataset, targets))
 
 
+def test_entries_of_dictionaries_are_told_to_be_made_pairs(bahdanau, sources, targets):
+    columns = {"en": sources, "de": targets}
+    with pytest.raises(ValueError, match="a dict of 'en', 'de'. Pass two of its entries as x and"):
+        bahdanau.batches(columns)
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    with pytest.raises(ValueError, match=r"pairs of two of its entries: dataset.map\(lambda each"):
+        bahdanau.batches(dataset)
+
+
 def test_batched_pairs_are_told_the_way_out(bahdanau, dataset):
     with pytest.raises(ValueError, match=r"dataset\.unbatch\(\)"):
         bahdanau.fit(dataset.batch(2))
