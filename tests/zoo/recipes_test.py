@@ -175,6 +175,23 @@ def test_a_run_is_resumed_by_its_own_recipe_alone(tmp_path, monkeypatch):
         recipes.run("other", None, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("history.csv", "date,price", "holds history.csv, and no recipe.json"),
+        ("tokenizer.json", "{}", "holds tokenizer.json, and no recipe.json"),
+        ("recipe.json", "{", "recipe.json is not the recipe of a run, or is damaged"),
+        ("recipe.json", '["eggs"]', "recipe.json is not the recipe of a run"),
+        ("recipe.json", '{"name": "vit_mnist"}', "recipe.json is not the recipe of a run"),
+    ],
+)
+def test_files_of_something_else_stay_as_they_are(tmp_path, file, content, message):
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match=f"{message}.*Choose another --run-dir"):
+        recipes.run("vit_mnist", tmp_path, tmp_path)
+    assert (tmp_path / file).read_text() == content
+
+
 def test_an_unknown_recipe_gets_the_nearest(tmp_path):
     with pytest.raises(ValueError, match="Did you mean '(luong|bahdanau)_nmt_multi30k_en_de'"):
         recipes.run("luong_nmt_multi30k_en_fr", None, tmp_path)

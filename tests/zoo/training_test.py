@@ -324,7 +324,10 @@ for strategy in (tf.distribute.MirroredStrategy(cpus), tf.distribute.get_strateg
         model.compile(keras.optimizers.SGD(0.1))
     given = {"validation_data": (texts, texts)} if is_measured else {}
     history = model.fit(texts, texts, batch_size=4, **given, epochs=2, verbose=0).history
-    print(strategy.num_replicas_in_sync, *history["loss"], *history.get("val_loss", []))
+    numbers = [*history["loss"], *history.get("val_loss", [])]
+    if is_measured:  # also on a batch that cannot be split evenly
+        numbers += model.evaluate(texts[:3], texts[:3], batch_size=3, verbose=0)[:1]
+    print(strategy.num_replicas_in_sync, *numbers)
 """
 
 
@@ -403,6 +406,14 @@ def test_what_is_no_pair_is_told_with_its_position(bahdanau, x, y, message):
         bahdanau.fit(x, y)
 
 
+def test_texts_beyond_the_positions_are_refused():
+    sizes = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "max_length": 8}
+    model = zoo.load("bart", weights=None, tokenizer=zoo.ByteBPETokenizer([]), **sizes)
+    for pair in (["a " * 20], ["b"]), (["a"], ["b " * 20]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="than the 8 positions. Shorten"):
+            next(iter(model.batches(*pair)))
+
+
 @pytest.mark.parametrize("dropout", [2, -0.1, "0.1"])
 def test_subword_dropout_is_a_probability(bahdanau, dataset, dropout):
     with pytest.raises(ValueError, match="`subword_dropout` must be a number from 0 to 1"):
@@ -414,6 +425,15 @@ def test_a_data_set_has_no_targets_beside_it(bahdanau, dataset, sources, targets
         bahdanau.fit(dataset, targets)
     with pytest.raises(ValueError, match="`y` is for lists"):
         bahdanau.fit(sources, targets, validation_data=(dataset, targets))
+
+
+def test_entries_of_dictionaries_are_told_to_be_made_pairs(bahdanau, sources, targets):
+    columns = {"en": sources, "de": targets}
+    with pytest.raises(ValueError, match="a dict of 'en', 'de'. Pass two of its entries as x and"):
+        bahdanau.batches(columns)
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    with pytest.raises(ValueError, match=r"pairs of two of its entries: dataset.map\(lambda each"):
+        bahdanau.batches(dataset)
 
 
 def test_batched_pairs_are_told_the_way_out(bahdanau, dataset):

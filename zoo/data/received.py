@@ -12,8 +12,15 @@ def received(examples, lists):
 
     >>> received([("cat.png", "a cat")], "images, captions")
     'a list. Split pairs: images, captions = zip(*pairs)'
+    >>> received({"en": ["a cat"], "de": ["eine Katze"]}, "sources, targets")
+    "a dict of 'en', 'de'. Pass two of its entries as x and y"
     """
     spec = getattr(examples, "element_spec", None)
+    if isinstance(examples, dict):
+        return f"a dict of {', '.join(map(repr, examples))}. Pass two of its entries as x and y"
+    if isinstance(spec, dict):
+        pairs = "dataset.map(lambda each: (each[...], each[...]))"
+        return f"a data set of {spec}. Make pairs of two of its entries: {pairs}"
     if spec is None:
         return f"a {type(examples).__name__}. Split pairs: {lists} = zip(*pairs)"
     return f"a data set of {spec}. Split batches: dataset.unbatch()"

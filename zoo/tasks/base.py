@@ -254,6 +254,18 @@ class Task(keras.Model, abc.ABC):
         with unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
 
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        strategy = self.distribute_strategy
+        if iterator is not None and strategy.num_replicas_in_sync > 1:
+            # Keras averages the parts of the first batch, which fails if their sizes differ.
+            for _, _, batches in iterator:
+                data_batch = keras.tree.map_structure(
+                    lambda parts: strategy.experimental_local_results(parts)[0], next(batches)
+                )
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
+
     def _batches(self, x, y=None, **options):
         """Returns `batches`, or a data set of batches unchanged."""
         if y is not None and isinstance(x, tf.data.Dataset):

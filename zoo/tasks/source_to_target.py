@@ -102,6 +102,8 @@ class SourceToTargetTask(GeneratingTask):
         Raises:
             ValueError: If `x` and `y` are not pairs of texts, or `subword_dropout` is not a
                 probability.
+            tf.errors.InvalidArgumentError: When it is read, if a text has more tokens than the core
+                has room for.
         """
         require_dropout(subword_dropout)
         pairs = x if y is None else pairs_of_lists(x, y)
@@ -149,6 +151,7 @@ class SourceToTargetTask(GeneratingTask):
 
     def _teach(self, source_ids, target_ids):
         inputs, labels, weights = self.teach(target_ids)
+        source_ids = self._with_room(source_ids)
         return {"source_ids": source_ids, "target_ids": inputs}, labels, weights
 
     # ---------------------------------------------------------------------------------- the graph

@@ -16,12 +16,14 @@ import numpy as np
 from zoo.atomic import sweep, whole
 from zoo.learning.schedules import WarmUp
 from zoo.readers.text import ByteBPETokenizer
+from zoo.storage import TOKENIZER
 from zoo.storage.presets import fingerprint
 
 BACKUP = "backup"  # folder of the states after epochs
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
 RECIPE = "recipe.json"
+RESUMED = BACKUP, BEST, HISTORY, TOKENIZER, "learning", "lessons.jsonl"  # what a run resumes from
 STATES = 2  # that are kept
 
 
@@ -39,20 +41,35 @@ def keep_recipe(run_dir, name, recipe):
 
 
 def require_same_recipe(run_dir, name, recipe):
-    """Raises a `ValueError` if a folder holds a run of another recipe, which cannot be resumed.
+    """Raises a `ValueError` if a folder holds what a run of this recipe cannot resume from.
+
+    That is a run of another recipe, or files of something else under the names of those of a run,
+    which it would read or write over.
 
     Args:
         run_dir, name, recipe: As for `keep_recipe`.
     """
+    path = pathlib.Path(run_dir) / RECIPE
     try:
-        content = json.loads((pathlib.Path(run_dir) / RECIPE).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        of_run, before = content["name"], dict(content["recipe"])
     except FileNotFoundError:
+        there = [each for each in RESUMED if (path.parent / each).exists()]
+        if there:
+            raise ValueError(
+                f"{run_dir} holds {', '.join(there)}, and no {RECIPE}: these are not files of a "
+                "run, which would read them or write over them. Choose another --run-dir."
+            ) from None
         return
-    if content["name"] != name:
+    except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"{run_dir} holds a run of {content['name']}, not of {name}. Choose another --run-dir."
+            f"{path} is not the recipe of a run, or is damaged. Choose another --run-dir."
+        ) from error
+    if of_run != name:
+        raise ValueError(
+            f"{run_dir} holds a run of {of_run}, not of {name}. Choose another --run-dir."
         )
-    before, now = content["recipe"], json.loads(json.dumps(dataclasses.asdict(recipe)))
+    now = json.loads(json.dumps(dataclasses.asdict(recipe)))
     names = [each for each in {**before, **now} if before.get(each) != now.get(each)]
     if names:
         told, asked = (
