@@ -18,6 +18,8 @@ from keras_attention import (
     Attention,
     BlockSelectionAttention,
     GatedDeltaAttention,
+    GatedLinearAttention,
+    KimiDeltaAttention,
     LinearAttention,
     LinformerAttention,
     LongformerAttention,
@@ -319,6 +321,8 @@ def one_head(step):
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
         GatedDeltaAttention(1, 4),
         RetentionAttention(1, 4),
+        GatedLinearAttention(1, 4),
+        KimiDeltaAttention(1, 4),
     ):
         print(type(layer).__name__, flush=True)
         check_alone(layer)

@@ -12,6 +12,8 @@ from keras_attention import (
     EncoderBlock,
     ForgettingAttention,
     GatedDeltaAttention,
+    GatedLinearAttention,
+    KimiDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -51,6 +53,8 @@ LAYERS = {
     "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
     "gated delta": lambda: GatedDeltaAttention(2, 4),
     "retention": lambda: RetentionAttention(2, 4),
+    "gated linear": lambda: GatedLinearAttention(2, 4),
+    "Kimi delta": lambda: KimiDeltaAttention(2, 4),
     "local": lambda: LocalAttention(half_width=2),
     "keras": lambda: keras.layers.MultiHeadAttention(2, 4),
 }
@@ -117,6 +121,7 @@ def test_unknown_lengths_are_known_when_called(name):
     [
         "block selection",
         "gated delta",
+        "Kimi delta",
         "latent",
         "linear",
         "linformer",
