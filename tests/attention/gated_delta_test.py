@@ -179,6 +179,20 @@ def test_two_thousand_positions(fastest, decays):
     assert all(np.isfinite(oracle.float64(slope)).all() for slope in slopes)
 
 
+@pytest.mark.parametrize("corrects", [True, False])
+@pytest.mark.parametrize("decays", [1, 5])
+def test_decays_of_any_strength(decays, corrects):
+    """Those that forget everything, even together, round those between them by 1e-4 at most."""
+    given = list(drawn(delta.CHUNK + 9, decays=decays))
+    given[3] = RNG.choice([0.0, -0.1, -3.0, -20.0, -1e4, -1e30], given[3].shape).astype("float32")
+    given = given[: 5 if corrects else 4]
+    found = delta.attend(*map(ops.convert_to_tensor, given))
+    for each, other in zip(found, rule(*float64(given)), strict=True):
+        np.testing.assert_allclose(oracle.float64(each), other, atol=1e-3, rtol=1e-3)
+    slopes = gradients(lambda *given: delta.attend(*given)[0], *given)
+    assert all(np.isfinite(oracle.float64(slope)).all() for slope in slopes)
+
+
 def test_it_remembers_what_was_written_last_for_a_key():
     """Where the sum of linear attention has both values of a key, the rule has the second."""
     key = np.eye(3, dtype="float32")[[0, 1, 2, 1]][None, None]
