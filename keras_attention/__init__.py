@@ -17,8 +17,10 @@ from keras_attention.feature_maps import ChannelAttention, SpatialAttention
 from keras_attention.feed_forward import FeedForward
 from keras_attention.forgetting import ForgettingAttention
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gated_linear import GatedLinearAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.kernel_regression import NadarayaWatson
+from keras_attention.kimi_delta import KimiDeltaAttention
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
@@ -56,7 +58,9 @@ __all__ = [
     "FeedForward",
     "ForgettingAttention",
     "GatedDeltaAttention",
+    "GatedLinearAttention",
     "GaussianMixtureAttention",
+    "KimiDeltaAttention",
     "LatentAttention",
     "LinearAttention",
     "LinformerAttention",

@@ -16,7 +16,7 @@ class Written(NamedTuple):
     query: Any  # (batch, heads, length, key_dim)
     key: Any  # (batch, heads, length, key_dim)
     value: Any  # (batch, heads, length, value_dim)
-    log_decay: Any  # float32 (batch, heads, length)
+    log_decay: Any  # float32 (batch, heads, length, 1 or key_dim)
     strength: Any  # float32 (batch, heads, length), or None
 
 
@@ -86,9 +86,13 @@ class RecurrentAttention(ConstantMemory, WithinOneSequence):
         """Returns the output for a context: normalized, gated and projected."""
         context = self.norm(ops.where(visible[:, None, :, None], context, 0.0))
         if self.output_gate_projection is not None:
-            gate = self._project(self.output_gate_projection, query, self.value_dim)
-            context = context * ops.silu(ops.cast(gate, "float32"))
+            context = context * self._output_gate(query)
         return self._merge(context)
+
+    def _output_gate(self, query):
+        """Returns what each value of each head is multiplied by, float32."""
+        gate = self._project(self.output_gate_projection, query, self.value_dim)
+        return ops.silu(ops.cast(gate, "float32"))
 
     def _empty_memory(self, value):
         batch = shape_of(value)[0]
@@ -108,6 +112,10 @@ class RecurrentAttention(ConstantMemory, WithinOneSequence):
         context, state = delta.attend(*written, ops.cast(memory.state, "float32"))
         length = memory.length + shape_of(x)[1]
         return self._read(context, x, visible), RecurrentMemory(state, recent, length)
+
+    def _dense_arguments(self, name):
+        arguments = super()._dense_arguments(name)
+        return arguments if name in self.projections else {**arguments, "use_bias": False}
 
     def _build_norm(self, norm):
         """Builds the normalization of the heads, which is computed in float32."""

@@ -149,7 +149,7 @@ class GatedDeltaAttention(RecurrentAttention):
             self._build_decay(value_shape)
         self.output_gate_projection = None
         if self.use_gate:
-            self.output_gate_projection = self._projection("output_gate", value_size, query_shape)
+            self._build_output_gate(query_shape)
         with keras.RematScope(mode=None):
             if self.kernel_size is not None:
                 channels = 2 * key_size + value_size
@@ -163,21 +163,27 @@ class GatedDeltaAttention(RecurrentAttention):
             )
         self._build_output(query_shape)
 
+    def _build_output_gate(self, query_shape):
+        size = self.num_heads * self.value_dim
+        self.output_gate_projection = self._projection("output_gate", size, query_shape)
+
     def _build_decay(self, value_shape):
         self.decay_projection = self._projection("decay", self.num_heads, value_shape)
+        self._build_rates(self.num_heads)
+
+    def _build_rates(self, num_decays):
         self.decay_bias, self.log_decay_rate = (
             self.add_weight(
                 name=name,
-                shape=(self.num_heads,),
+                shape=(size,),
                 initializer=initializer,
                 autocast=False,  # float32 even in mixed precision
             )
-            for name, initializer in [("decay_bias", _biases), ("log_decay_rate", _log_rates)]
+            for name, size, initializer in [
+                ("decay_bias", num_decays, _biases),
+                ("log_decay_rate", self.num_heads, _log_rates),
+            ]
         )
-
-    def _dense_arguments(self, name):
-        arguments = super()._dense_arguments(name)
-        return {**arguments, "use_bias": False} if name == "decay" else arguments
 
     def _write(self, query, value, visible, recent, start):
         mixed = ops.concatenate(
@@ -199,7 +205,7 @@ class GatedDeltaAttention(RecurrentAttention):
             self._direction(query) * self.key_dim**-0.5,
             self._direction(key),
             self._split_heads(of_value, self.value_dim),
-            ops.where(visible[:, None], self._log_decay(value), 0.0),
+            ops.where(visible[:, None, :, None], self._log_decay(value), 0.0),
             ops.where(visible[:, None], self._strength(value), 0.0),
         )
         return written, recent
@@ -217,13 +223,18 @@ class GatedDeltaAttention(RecurrentAttention):
         return self.max_strength * ops.sigmoid(ops.swapaxes(strength, 1, 2))
 
     def _log_decay(self, value):
-        """Returns `log α`, float32 `(batch, num_heads, length)`."""
+        """Returns `log α`, float32 `(batch, num_heads, length, 1 or key_dim)`."""
         if not self.use_decay:
             batch, length, _ = shape_of(value)
-            return ops.zeros((batch, self.num_heads, length), "float32")
+            return ops.zeros((batch, self.num_heads, length, 1), "float32")
         bias, log_rate = (ops.cast(x, "float32") for x in (self.decay_bias, self.log_decay_rate))
-        step = ops.softplus(ops.cast(self.decay_projection(value), "float32") + bias)
-        return ops.swapaxes(-ops.exp(log_rate) * step, 1, 2)
+        step = ops.softplus(ops.cast(self._decay_logits(value), "float32") + bias)
+        step = self._split_heads(step, step.shape[-1] // self.num_heads)
+        return -ops.exp(log_rate)[:, None, None] * step
+
+    def _decay_logits(self, value):
+        """Returns `W^α x`, `(batch, length, num_heads · decays of a head)`."""
+        return self.decay_projection(value)
 
     def get_config(self):
         return {

@@ -113,7 +113,7 @@ class RetentionAttention(RecurrentAttention):
         self._build_projections(query_shape, value_shape, key_shape)
         self.decay_projection = None
         if self.gated:
-            self.decay_projection = self._projection("decay", self.num_heads, value_shape)
+            self._build_decay(value_shape)
         size = self.num_heads * self.value_dim
         self.output_gate_projection = self._projection("output_gate", size, query_shape)
         if self.position is not None:
@@ -123,6 +123,9 @@ class RetentionAttention(RecurrentAttention):
                 epsilon=self.epsilon, center=False, scale=False, dtype="float32", name="norm"
             )
         self._build_norm(norm)
+
+    def _build_decay(self, value_shape):
+        self.decay_projection = self._projection("decay", self.num_heads, value_shape)
 
     def _write(self, query, value, visible, recent, start):
         places = ops.arange(shape_of(query)[1], dtype="int32") + start
@@ -138,14 +141,17 @@ class RetentionAttention(RecurrentAttention):
         return written, recent
 
     def _log_decay(self, value, visible):
-        """Returns the logarithm of `γ`, float32 `(batch, num_heads, length)`."""
+        """Returns the logarithm of `γ`, float32 `(batch, num_heads, length, 1 or key_dim)`."""
         if self.gated:
-            logits = ops.cast(self.decay_projection(value), "float32")
-            log_decays = ops.swapaxes(ops.log_sigmoid(logits) / TEMPERATURE, 1, 2)
-            return ops.where(visible[:, None], log_decays, 0.0)
+            logits = ops.cast(self._decay_logits(value), "float32")
+            log_decays = ops.log_sigmoid(logits) / TEMPERATURE
+            return ops.where(visible[:, None, :, None], log_decays, 0.0)
         batch, length, _ = shape_of(value)
         log_decays = np.log1p(-(2.0 ** (-5 - np.arange(self.num_heads)))).astype("float32")
-        return ops.broadcast_to(log_decays[:, None], (batch, self.num_heads, length))
+        return ops.broadcast_to(log_decays[:, None, None], (batch, self.num_heads, length, 1))
+
+    def _decay_logits(self, value):
+        return self._project(self.decay_projection, value, 1)
 
     def _rotated(self, projection, x, places):
         """Returns the queries or keys of all heads, rotated in float32."""

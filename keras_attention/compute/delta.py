@@ -15,6 +15,7 @@ from keras_attention._products import matmul, transposed
 from keras_attention._split import split_after
 
 CHUNK = 64  # number of positions that are processed in parallel
+LOWEST = -104.0  # its exponential is 0 in float32; a sum of lower ones would round all others away
 
 
 def empty_state(batch, heads, key_dim, value_dim):
@@ -25,14 +26,15 @@ def empty_state(batch, heads, key_dim, value_dim):
 def attend(query, key, value, log_decay, strength=None, before=None):
     """Reads a memory after each position has been written into it.
 
-        S_t = α_t S_{t-1} + k_t v_tᵀ                          without a strength
-        S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ   with a strength: the delta rule
+        S_t = diag(α_t) S_{t-1} + k_t v_tᵀ                          without a strength
+        S_t = (I - β_t k_t k_tᵀ) diag(α_t) S_{t-1} + β_t k_t v_tᵀ   with a strength: the delta rule
         context_t = S_tᵀ q_t
 
     Args:
         query, key: Tensors `(batch, heads, length, key_dim)`.
         value: Tensor `(batch, heads, length, value_dim)`.
-        log_decay: Logarithms of `α`, at most 0, float32 `(batch, heads, length)`.
+        log_decay: Logarithms of `α`, at most 0, float32: `(batch, heads, length, key_dim)`, or
+            `(batch, heads, length, 1)` if all channels of a key share them.
         strength: `β`, float32 `(batch, heads, length)`, or `None`.
         before: `S` before the first position, float32 `(batch, heads, key_dim, value_dim)`, or
             `None` if it is empty.
@@ -41,18 +43,19 @@ def attend(query, key, value, log_decay, strength=None, before=None):
         `(context, state)`, float32: one vector for each query, and `S` after the last position.
     """
     batch, heads, length, key_dim = shape_of(key)
-    cut, join = _chunks(length)
-    query, key, value, log_decay = map(cut, (query, key, value, log_decay[..., None]))
-    total = ops.cumsum(log_decay, axis=-2)  # (batch, heads, chunks, chunk, 1)
+    cut, join = _chunks(length, by_channel=log_decay.shape[-1] > 1)
+    query, key, value, log_decay = map(cut, (query, key, value, log_decay))
+    # (batch, heads, chunks, chunk, 1 or key_dim)
+    total = ops.cumsum(ops.maximum(log_decay, LOWEST), axis=-2)
     rest = ops.exp(total[..., -1:, :] - total)  # decay until the end of the chunk
-    decays = _decays(total)
+    products = _products(key, total)
     # Of the state, by a chunk; its dtype does not depend on the `floatx` of Keras.
     transition = ops.exp(total[..., -1:, :]) * ops.eye(key_dim, dtype="float32")
     written, erased = value, None
     if strength is not None:
         strength = cut(strength[..., None])
-        system = matmul(strength * key, key, transpose_b=True) * decays
-        system = ops.tril(system, -1) + ops.eye(system.shape[-1], dtype="float32")
+        system = ops.tril(products(strength * key), -1)
+        system = system + ops.eye(system.shape[-1], dtype="float32")
         right = strength * ops.concatenate([ops.exp(total) * key, value], axis=-1)
         solved = ops.solve_triangular(system, right, lower=True)
         erased, written = split_after(solved, key_dim)
@@ -64,8 +67,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
     earlier = ops.moveaxis(states[:-1], 0, 2)  # (batch, heads, chunks, key_dim, value_dim)
     if erased is not None:
         written = written - matmul(erased, earlier)
-    pairs = matmul(query, key, transpose_b=True) * decays
-    context = matmul(pairs, written) + matmul(ops.exp(total) * query, earlier)
+    context = matmul(products(query), written) + matmul(ops.exp(total) * query, earlier)
     return join(context), states[-1]
 
 
@@ -83,10 +85,12 @@ def weights(query, key, log_decay, strength=None):
     return attend(query, key, single, log_decay, strength)[0]
 
 
-def _chunks(length):
+def _chunks(length, by_channel):
     """Returns functions that cut sequences into chunks, padded with zeros, and join them again."""
     longest = larger(length, 1)
     chunk = min(CHUNK, longest) if isinstance(longest, int) else CHUNK
+    if by_channel:
+        chunk = 2 ** (chunk - 1).bit_length()  # `_products_by_channel` halves them
     number = -(-longest // chunk)
 
     def cut(x):
@@ -103,15 +107,53 @@ def _chunks(length):
     return cut, join
 
 
-def _decays(total):
-    """Returns the decay from each position to each later one, and zeros for earlier ones.
+def _products(key, total):
+    """Returns a function of vectors: their products with the keys up to theirs, decayed since.
+
+        x_i ↦ Σ_c x_ic k_jc exp(total_ic - total_jc) for j ≤ i, and 0 for later keys
 
     Args:
-        total: Sums of the logarithms up to each position, `(..., chunk, 1)`.
+        key: Keys `(batch, heads, chunks, chunk, key_dim)`; the vectors have the same shape.
+        total: Sums of the logarithms up to each position, `(…, chunk, 1 or key_dim)`.
     """
-    differences = total - transposed(total)  # (..., chunk, chunk)
+    if total.shape[-1] > 1:
+        return _products_by_channel(key, total)
+    differences = total - transposed(total)  # (…, chunk, chunk)
     is_later = ops.tril(ops.ones(differences.shape[-2:], "bool"))
-    return ops.exp(ops.where(is_later, differences, -float("inf")))
+    decays = ops.exp(ops.where(is_later, differences, -float("inf")))
+    return lambda x: matmul(x, key, transpose_b=True) * decays
+
+
+def _products_by_channel(key, total):
+    """Returns the function of `_products` for decays of each channel.
+
+    These are products of matrices only where a position lies between the keys and the vectors, from
+    and to which they decay: the last one of a first half. The halves are halved again and again.
+    """
+    size = total.shape[-2]
+    levels = []
+    for level in range((size - 1).bit_length()):
+        half = 2**level
+        (first, second), (key_of_first, _) = _halves(total, half), _halves(key, half)
+        middle = ops.stop_gradient(first[:, -1:])  # the product is the same for any of them
+        levels.append((half, key_of_first * ops.exp(middle - first), ops.exp(second - middle)))
+
+    def products(x):
+        found = ops.reshape(ops.sum(x * key, axis=-1), (-1, 1, 1))  # of each vector with its key
+        for half, decayed, decays in levels:
+            lower = matmul(_halves(x, half)[1] * decays, decayed, transpose_b=True)
+            upper_left, lower_right = _halves(found, half)
+            left = ops.concatenate([upper_left, lower], axis=1)
+            right = ops.concatenate([ops.zeros_like(lower), lower_right], axis=1)
+            found = ops.concatenate([left, right], axis=2)
+        return ops.reshape(found, (*shape_of(x)[:-1], size))
+
+    return products
+
+
+def _halves(x, half):
+    """Returns the first and second halves of blocks of rows, each `(all blocks, half, size)`."""
+    return ops.unstack(ops.reshape(x, (-1, 2, half, x.shape[-1])), axis=1)
 
 
 def _states(transition, added, first):

@@ -20,7 +20,9 @@ from keras_attention import (
     scores,
 )
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gated_linear import GatedLinearAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
+from keras_attention.kimi_delta import KimiDeltaAttention
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
@@ -72,6 +74,8 @@ LAYERS = {
         2, 4, num_key_heads=1, use_decay=False, use_gate=False, kernel_size=None, **also
     ),
     "retention": lambda seed, **also: RetentionAttention(2, 4, **also),
+    "gated linear": lambda seed, **also: GatedLinearAttention(2, 4, **also),
+    "Kimi delta": lambda seed, **also: KimiDeltaAttention(2, 4, **also),
 }
 WITHOUT_CAUSAL = "cross-covariance", "linformer", "longformer", "nystrom"
 CAUSAL = [name for name in LAYERS if not name.startswith(WITHOUT_CAUSAL)]
@@ -83,6 +87,7 @@ VARIANTS = (
     "nystrom",
     "reformer, causal",
     "DeltaNet",
+    "gated linear",
 )  # of layers in `LAYERS`
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
@@ -435,6 +440,23 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        GatedLinearAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "epsilon": 1e-5,
+            "use_bias": ["decay", "output_gate"],
+        },
+    ),
+    (
+        KimiDeltaAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "kernel_size": 3,
+            "epsilon": 1e-5,
+            "use_bias": ["query", "strength"],
+        },
+    ),
+    (
         GaussianMixtureAttention,
         {
             "num_components": 3,
@@ -478,6 +500,8 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         DifferentialAttention,
         ForgettingAttention,
         GatedDeltaAttention,
+        GatedLinearAttention,
+        KimiDeltaAttention,
         LatentAttention,
         LinearAttention,
         LinformerAttention,

@@ -19,6 +19,8 @@ from keras_attention import (
     BlockSelectionAttention,
     CrossCovarianceAttention,
     GatedDeltaAttention,
+    GatedLinearAttention,
+    KimiDeltaAttention,
     LinearAttention,
     LinformerAttention,
     LongformerAttention,
@@ -321,6 +323,8 @@ def one_head(step):
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
         GatedDeltaAttention(1, 4),
         RetentionAttention(1, 4),
+        GatedLinearAttention(1, 4),
+        KimiDeltaAttention(1, 4),
     ):
         print(type(layer).__name__, flush=True)
         check_alone(layer)

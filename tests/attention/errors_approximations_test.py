@@ -4,7 +4,9 @@ import pytest
 
 from keras_attention.cross_covariance import CrossCovarianceAttention
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gated_linear import GatedLinearAttention
 from keras_attention.gaussian_mixture import GaussianMixtureAttention
+from keras_attention.kimi_delta import KimiDeltaAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -160,7 +162,12 @@ MISTAKES = {
             lambda layer=layer, epsilon=epsilon: layer(2, 4, epsilon=epsilon),
             [f"`epsilon` of {layer.__name__} must be a finite number above 0", f"={epsilon}"],
         )
-        for layer in (GatedDeltaAttention, RetentionAttention)
+        for layer in (
+            GatedDeltaAttention,
+            GatedLinearAttention,
+            KimiDeltaAttention,
+            RetentionAttention,
+        )
         for epsilon in (-1e-6, 0)
     },
     "cross-attention from a memory that is written": (

@@ -1,10 +1,10 @@
-"""GatedDeltaAttention against Qwen3-Next and OLMo Hybrid of transformers, in PyTorch."""
+"""GatedDeltaAttention and KimiDeltaAttention against models of transformers, in PyTorch."""
 
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import GatedDeltaAttention
+from keras_attention import GatedDeltaAttention, KimiDeltaAttention
 from keras_attention.compute import delta
 from tests.attention import gated_delta_test, oracle
 
@@ -32,14 +32,27 @@ SIZES = {
 def test_equals_the_rule_of_qwen3_next(form):
     modeling = transformers.models.qwen3_next.modeling_qwen3_next
     function = getattr(modeling, f"torch_{form}_gated_delta_rule")
-    given = gated_delta_test.drawn(LENGTH)
+    check_rule(function, gated_delta_test.drawn(LENGTH), lambda log_decay: log_decay[..., 0])
+
+
+@pytest.mark.parametrize("form", ["recurrent", "chunk"])
+def test_equals_the_rule_of_kimi_linear(form):
+    function = getattr(kimi_linear(), f"{form}_kimi_delta_attention")
+    check_rule(function, gated_delta_test.drawn(LENGTH, decays=5), lambda log_decay: log_decay)
+
+
+def kimi_linear():
+    return pytest.importorskip("transformers.models.kimi_linear.modeling_kimi_linear")
+
+
+def check_rule(function, given, shaped):
     before = gated_delta_test.random(BATCH, HEADS, 5, 3)
     query, key, value, log_decay, strength = (torch.tensor(x).swapaxes(1, 2) for x in given)
     expected = function(
         query,
         key,
         value,
-        g=log_decay,
+        g=shaped(log_decay),
         beta=strength,
         initial_state=torch.tensor(before),
         output_final_state=True,
@@ -94,6 +107,43 @@ def test_equals_the_layer_of(model):
     layer.norm.scale.assign(weights["norm.weight"])
     layer.decay_bias.assign(weights["dt_bias"])
     layer.log_decay_rate.assign(weights["A_log"])
+    visible = np.arange(LENGTH) >= [[0], [9]]  # padding in front
+    with torch.no_grad():
+        expected = module(torch.tensor(X), attention_mask=torch.tensor(visible)).numpy()
+    found = oracle.float64(layer(X, X, value_mask=visible))
+    np.testing.assert_allclose(found[visible], expected[visible], atol=2e-5)
+
+
+def test_equals_the_layer_of_kimi_linear():
+    modeling, heads, size = kimi_linear(), 3, 5
+    config = transformers.KimiLinearConfig(
+        hidden_size=SIZE,
+        linear_num_heads=heads,
+        linear_head_dim=size,
+        num_hidden_layers=1,
+        layer_types=["linear_attention"],
+        mlp_layer_types=["dense"],
+    )
+    module, weights = randomized(modeling.KimiLinearDeltaAttention(config, layer_idx=0))
+    layer = KimiDeltaAttention(heads, size, use_bias=False, epsilon=config.rms_norm_eps)
+    layer.build(X.shape, X.shape)
+    theirs = {
+        "query": "q_proj",
+        "key": "k_proj",
+        "value": "v_proj",
+        "strength": "b_proj",
+        "decay_latent": "forget_gate.f_a_proj",
+        "decay": "forget_gate.f_b_proj",
+        "output_gate_latent": "g_a_proj",
+        "output_gate": "g_b_proj",
+        "output": "o_proj",
+    }
+    for name, other in theirs.items():
+        getattr(layer, f"{name}_projection").kernel.assign(weights[f"{other}.weight"].T)
+    layer.convolution.kernel.assign(weights["conv1d.weight"][:, 0].T)
+    layer.norm.scale.assign(weights["o_norm.weight"])
+    layer.decay_bias.assign(weights["forget_gate.dt_bias"])
+    layer.log_decay_rate.assign(weights["forget_gate.A_log"].reshape(-1))
     visible = np.arange(LENGTH) >= [[0], [9]]  # padding in front
     with torch.no_grad():
         expected = module(torch.tensor(X), attention_mask=torch.tensor(visible)).numpy()

@@ -36,7 +36,7 @@ def rule(query, key, value, log_decay, strength=None, state=None):
     state = np.zeros((*key.shape[:2], *sizes)) if state is None else state
     for place in range(key.shape[2]):
         k, v = key[:, :, place, :, None], value[:, :, place, None, :]
-        state = np.exp(log_decay[:, :, place, None, None]) * state
+        state = np.exp(log_decay[:, :, place, :, None]) * state
         if strength is not None:
             beta = strength[:, :, place, None, None]
             v = beta * (v - k.swapaxes(2, 3) @ state)
@@ -45,12 +45,12 @@ def rule(query, key, value, log_decay, strength=None, state=None):
     return np.stack(contexts, axis=2), state
 
 
-def drawn(length, key_dim=5, value_dim=3, fastest=1.0):
-    """Returns arguments of the rule in float32, with keys of length 1."""
+def drawn(length, key_dim=5, value_dim=3, fastest=1.0, decays=1):
+    """Returns arguments of the rule in float32, with keys of length 1 and some decays each."""
     query, key = random(2, BATCH, HEADS, length, key_dim)
     key /= np.linalg.norm(key, axis=-1, keepdims=True)
     value = random(BATCH, HEADS, length, value_dim)
-    log_decay = -fastest * RNG.random((BATCH, HEADS, length)).astype("float32") ** 4
+    log_decay = -fastest * RNG.random((BATCH, HEADS, length, decays)).astype("float32") ** 4
     strength = 2 * RNG.random((BATCH, HEADS, length)).astype("float32")
     return query, key, value, log_decay, strength
 
@@ -61,8 +61,9 @@ def float64(arrays):
 
 @pytest.mark.parametrize("length", [1, 5, delta.CHUNK, 2 * delta.CHUNK + 3])
 @pytest.mark.parametrize("corrects", [True, False])
-def test_chunks_equal_the_rule(corrects, length):
-    given = drawn(length)[: 5 if corrects else 4]
+@pytest.mark.parametrize("decays", [1, 5])
+def test_chunks_equal_the_rule(decays, corrects, length):
+    given = drawn(length, decays=decays)[: 5 if corrects else 4]
     before = random(BATCH, HEADS, 5, 3)
     tensors = list(map(ops.convert_to_tensor, given))
     found = delta.attend(*tensors, before=ops.convert_to_tensor(before))
@@ -90,8 +91,9 @@ def test_the_rule_is_in_float32_whatever_floatx_is(floatx):
 
 
 @pytest.mark.parametrize("corrects", [True, False])
-def test_gradients_equal_finite_differences_of_the_rule(corrects):
-    given = [array[:1, :1] for array in drawn(7)][: 5 if corrects else 4]
+@pytest.mark.parametrize("decays", [1, 5])
+def test_gradients_equal_finite_differences_of_the_rule(decays, corrects):
+    given = [array[:1, :1] for array in drawn(7, decays=decays)][: 5 if corrects else 4]
 
     def total(*arrays):
         contexts, state = rule(*arrays)
@@ -111,7 +113,8 @@ def test_gradients_equal_finite_differences_of_the_rule(corrects):
 
 @needs_tensorflow
 @pytest.mark.full
-def test_xla_differentiates_a_loop_of_unknown_length():
+@pytest.mark.parametrize("decays", [1, 5])
+def test_xla_differentiates_a_loop_of_unknown_length(decays):
     import tensorflow as tf
 
     def slopes(*given):
@@ -120,7 +123,7 @@ def test_xla_differentiates_a_loop_of_unknown_length():
             total = tf.reduce_sum(delta.attend(*given)[0] ** 2)
         return tape.gradient(total, given)
 
-    given = [tf.constant(array) for array in drawn(2 * delta.CHUNK + 3)]
+    given = [tf.constant(array) for array in drawn(2 * delta.CHUNK + 3, decays=decays)]
     shapes = [(None, HEADS, None, *array.shape[3:]) for array in given]
     signature = [tf.TensorSpec(shape) for shape in shapes]
     found = tf.function(slopes, signature, jit_compile=True)(*given)
@@ -129,10 +132,11 @@ def test_xla_differentiates_a_loop_of_unknown_length():
 
 
 @needs_tensorflow
-def test_the_gradient_has_a_gradient():
+@pytest.mark.parametrize("decays", [1, 5])
+def test_the_gradient_has_a_gradient(decays):
     import tensorflow as tf
 
-    query, key, value, log_decay, strength = map(tf.constant, drawn(7))
+    query, key, value, log_decay, strength = map(tf.constant, drawn(7, decays=decays))
     direction = tf.constant(random(*key.shape))
 
     def slope(key):
@@ -152,10 +156,20 @@ def test_the_gradient_has_a_gradient():
     np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("fastest", [0.001, pytest.param(1.0, marks=pytest.mark.full), 40.0])
-def test_two_thousand_positions(fastest):
+@pytest.mark.parametrize(
+    ("fastest", "decays"),
+    [
+        (0.001, 1),
+        (40.0, 5),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in [(1.0, 1), (40.0, 1), (0.001, 5)]
+        ),
+    ],
+)
+def test_two_thousand_positions(fastest, decays):
     """The logarithm of the product of all decays is about -0.4, -400 or -16,000."""
-    given = [array[:1, :2] for array in drawn(2000, fastest=fastest)]
+    given = [array[:1, :2] for array in drawn(2000, fastest=fastest, decays=decays)]
     given[-1] /= 2
     found = delta.attend(*map(ops.convert_to_tensor, given))
     expected = rule(*float64(given))
@@ -165,11 +179,25 @@ def test_two_thousand_positions(fastest):
     assert all(np.isfinite(oracle.float64(slope)).all() for slope in slopes)
 
 
+@pytest.mark.parametrize("corrects", [True, False])
+@pytest.mark.parametrize("decays", [1, 5])
+def test_decays_of_any_strength(decays, corrects):
+    """Those that forget everything, even together, round those between them by 1e-4 at most."""
+    given = list(drawn(delta.CHUNK + 9, decays=decays))
+    given[3] = RNG.choice([0.0, -0.1, -3.0, -20.0, -1e4, -1e30], given[3].shape).astype("float32")
+    given = given[: 5 if corrects else 4]
+    found = delta.attend(*map(ops.convert_to_tensor, given))
+    for each, other in zip(found, rule(*float64(given)), strict=True):
+        np.testing.assert_allclose(oracle.float64(each), other, atol=1e-3, rtol=1e-3)
+    slopes = gradients(lambda *given: delta.attend(*given)[0], *given)
+    assert all(np.isfinite(oracle.float64(slope)).all() for slope in slopes)
+
+
 def test_it_remembers_what_was_written_last_for_a_key():
     """Where the sum of linear attention has both values of a key, the rule has the second."""
     key = np.eye(3, dtype="float32")[[0, 1, 2, 1]][None, None]
     value = random(1, 1, 4, 2)
-    always, fully = np.zeros((1, 1, 4), "float32"), np.ones((1, 1, 4), "float32")
+    always, fully = np.zeros((1, 1, 4, 1), "float32"), np.ones((1, 1, 4), "float32")
     given = [ops.convert_to_tensor(x) for x in (key, key, value, always, fully)]
     _, state = delta.attend(*given)
     np.testing.assert_allclose(oracle.float64(state)[0, 0], value[0, 0, [0, 3, 2]], atol=1e-6)
@@ -178,9 +206,9 @@ def test_it_remembers_what_was_written_last_for_a_key():
     np.testing.assert_allclose(oracle.float64(state)[0, 0], added, atol=1e-6)
 
 
-def make(**arguments):
+def make(layer_class=GatedDeltaAttention, **arguments):
     """A built layer whose weights are all perturbed."""
-    layer = GatedDeltaAttention(HEADS, 5, value_dim=3, **arguments)
+    layer = layer_class(HEADS, 5, value_dim=3, **arguments)
     layer.build((None, None, SIZE), (None, None, SIZE))
     for variable in layer.trainable_variables:
         variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
@@ -204,7 +232,14 @@ def convolved(layer, x):
     return total * sigmoid(total)
 
 
-def equation(layer, query, value, visible):
+def projected_from_latent(layer, name, x):
+    """Returns a projection, which is one of low rank if the layer has another one before it."""
+    latent = getattr(layer, f"{name}_latent_projection", None)
+    x = x if latent is None else oracle._dense(latent, x)
+    return oracle._dense(getattr(layer, f"{name}_projection"), x)
+
+
+def equation(layer, query, value, visible, activation=lambda x: x * sigmoid(x)):
     """Returns the output, and the contexts and values of the heads."""
     query, value = (np.where(visible[:, :, None], x, 0.0) for x in (query, value))
     projected = [
@@ -217,19 +252,20 @@ def equation(layer, query, value, visible):
     q, k = (x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
     q, k = (np.repeat(x, HEADS // layer.num_key_heads, axis=1) for x in (q, k))
     beta = layer.max_strength * sigmoid(oracle._dense(layer.strength_projection, value))
-    log_decay = np.zeros_like(beta)
+    beta = np.where(visible[:, :, None], beta, 0.0).swapaxes(1, 2)
+    log_decay = np.zeros((*beta.shape, 1))
     if layer.use_decay:
-        step = oracle._dense(layer.decay_projection, value) + oracle.float64(layer.decay_bias)
-        log_decay = -np.exp(oracle.float64(layer.log_decay_rate)) * np.log1p(np.exp(step))
-    beta, log_decay = (np.where(visible[:, :, None], x, 0.0) for x in (beta, log_decay))
-    beta, log_decay = (x.swapaxes(1, 2) for x in (beta, log_decay))
+        step = projected_from_latent(layer, "decay", value) + oracle.float64(layer.decay_bias)
+        rate = np.exp(oracle.float64(layer.log_decay_rate))[:, None, None]
+        log_decay = -rate * heads_of(np.log1p(np.exp(step)), step.shape[-1] // HEADS)
+    log_decay = np.where(visible[:, None, :, None], log_decay, 0.0)
     contexts, _ = rule(q / np.sqrt(5), k, v, log_decay, beta)
     contexts = np.where(visible[:, None, :, None], contexts, 0.0)
     heads = contexts / np.sqrt((contexts**2).mean(-1, keepdims=True) + layer.epsilon)
     heads = heads * oracle.float64(layer.norm.scale)
     if layer.use_gate:
-        gate = heads_of(oracle._dense(layer.output_gate_projection, query), 3)
-        heads = heads * gate * sigmoid(gate)
+        gate = projected_from_latent(layer, "output_gate", query)
+        heads = heads * activation(heads_of(gate, 3))
     joined = heads.swapaxes(1, 2).reshape(*query.shape[:2], -1)
     return oracle._dense(layer.output_projection, joined), contexts, v
 
@@ -245,12 +281,15 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_equals_its_equation(name):
-    layer = make(**OPTIONS[name])
+    check_equation(make(**OPTIONS[name]))
+
+
+def check_equation(layer, **given):
     x, y = random(2, BATCH, delta.CHUNK + 3, SIZE)
     hidden = RNG.random((3, BATCH, delta.CHUNK + 3)) < 0.1
     masks = dict(zip(("query_mask", "value_mask", "key_mask"), ~hidden, strict=True))
     visible = ~hidden.any(0)
-    expected, contexts, values = equation(layer, *float64((x, y)), visible)
+    expected, contexts, values = equation(layer, *float64((x, y)), visible, **given)
     output, weights = layer(x, y, return_attention_scores=True, **masks)
     np.testing.assert_allclose(oracle.float64(output), expected, atol=1e-4)
     np.testing.assert_allclose(oracle.float64(weights) @ values, contexts, atol=2e-5)

@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_attention import (
     GatedDeltaAttention,
+    GatedLinearAttention,
+    KimiDeltaAttention,
     LinearAttention,
     PerformerAttention,
     RetentionAttention,
@@ -31,6 +33,8 @@ LAYERS = {
     ),
     "retention": (RetentionAttention, {}),
     "gated retention": (RetentionAttention, {"gated": True}),
+    "gated linear": (GatedLinearAttention, {}),
+    "Kimi delta": (KimiDeltaAttention, {}),
 }
 STATES = {  # shapes without the batch
     "linear": {"largest": (2, 1, 4), "sums": (2, 4, 4)},
@@ -40,6 +44,8 @@ STATES = {  # shapes without the batch
     "DeltaNet": {"state": (2, 4, 3), "recent": (0, 0)},
     "retention": {"state": (2, 4, 3), "recent": (0, 0)},
     "gated retention": {"state": (2, 4, 3), "recent": (0, 0)},
+    "gated linear": {"state": (2, 4, 3), "recent": (0, 0)},
+    "Kimi delta": {"state": (2, 4, 3), "recent": (3, 2 * 2 * 4 + 2 * 3)},
 }
 SPLITS = {
     "one by one": [1] * LENGTH,
@@ -72,7 +78,7 @@ def assert_equal(found, expected, tolerance=2e-5):
     np.testing.assert_allclose(found, expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(14)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("split", SPLITS)
@@ -94,9 +100,9 @@ def test_largest_feature_may_change_by_any_factor(scales):
     assert np.isfinite(oracle.float64(memory.sums)).all()
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention", "Kimi delta"])
 def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
     layer, x = make(name, dtype=dtype), random(BATCH, LENGTH, SIZE)
     found, memory = steps(layer, x, SPLITS["prompt"])
@@ -109,7 +115,7 @@ def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "length"),
-    [("linear", 2000), ("softmax", LENGTH), ("gated delta", 2000), ("retention", LENGTH)],
+    [("linear", 2000), ("softmax", LENGTH), ("gated delta", 2000), ("Kimi delta", LENGTH)],
 )
 def test_a_compiled_loop_of_steps(name, length):
     """A loop of TensorFlow and JAX requires that a step keeps the shapes and dtypes."""
@@ -152,7 +158,7 @@ def test_rows_of_the_memory_can_be_exchanged_and_repeated(name):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention", "Kimi delta"])
 def test_gradients_pass_through_the_memory(name):
     layer, x = make(name), random(BATCH, LENGTH, SIZE)
     direction = ops.convert_to_tensor(random(BATCH, LENGTH, 6))
@@ -161,7 +167,7 @@ def test_gradients_pass_through_the_memory(name):
     assert_equal(found, expected, 1e-4)
 
 
-@pytest.mark.parametrize("name", ["softmax", "gated delta", "retention"])
+@pytest.mark.parametrize("name", ["softmax", "gated delta", "retention", "gated linear"])
 def test_positions_that_an_implicit_mask_hides_are_not_added(name):
     layer, x = make(name), random(BATCH, LENGTH, SIZE)
     visible = np.array([[True, True, False, True, True, True, True], [False] * 3 + [True] * 4])

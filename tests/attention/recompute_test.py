@@ -20,7 +20,9 @@ from keras_attention import (
     FeedForward,
     ForgettingAttention,
     GatedDeltaAttention,
+    GatedLinearAttention,
     GaussianMixtureAttention,
+    KimiDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -65,6 +67,8 @@ LAYERS = [
     ReformerAttention(2, 4, bucket_size=4),
     GatedDeltaAttention(2, 4),
     RetentionAttention(2, 4),
+    GatedLinearAttention(2, 4),
+    KimiDeltaAttention(2, 4),
     GaussianMixtureAttention(2, 4),
 ]
 

@@ -17,7 +17,9 @@ from keras_attention import (
     DecoderBlock,
     EncoderBlock,
     GatedDeltaAttention,
+    GatedLinearAttention,
     GaussianMixtureAttention,
+    KimiDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -202,6 +204,8 @@ def model_of_every_layer():
         ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),
         GatedDeltaAttention(2, 3, kernel_size=2),
         RetentionAttention(2, 4),
+        GatedLinearAttention(2, 3),
+        KimiDeltaAttention(2, 3, kernel_size=2),
     ):
         outputs[layer.name] = layer(memory, memory, value_mask=visible)
     return keras.Model({"query": query, "memory": memory, "visible": visible}, outputs)

@@ -13,7 +13,9 @@ from keras_attention import (
     EncoderBlock,
     FeedForward,
     GatedDeltaAttention,
+    GatedLinearAttention,
     GaussianMixtureAttention,
+    KimiDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -63,6 +65,8 @@ OTHERS = {
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
     "GatedDeltaAttention": lambda: GatedDeltaAttention(2, 4),
     "RetentionAttention": lambda: RetentionAttention(2, 4),
+    "GatedLinearAttention": lambda: GatedLinearAttention(2, 4),
+    "KimiDeltaAttention": lambda: KimiDeltaAttention(2, 4),
     "GaussianMixtureAttention": lambda: GaussianMixtureAttention(2, 4),
 }
 

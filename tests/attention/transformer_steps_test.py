@@ -11,6 +11,8 @@ from keras_attention import (
     DifferentialAttention,
     ForgettingAttention,
     GatedDeltaAttention,
+    GatedLinearAttention,
+    KimiDeltaAttention,
     LatentAttention,
     LinearAttention,
     LocalAttention,
@@ -72,6 +74,8 @@ CAUSAL = {
     "performer": lambda: PerformerAttention(2, 4, causal=True),
     "gated delta": lambda: GatedDeltaAttention(2, 4),
     "retention": lambda: RetentionAttention(2, 4),
+    "gated linear": lambda: GatedLinearAttention(2, 4),
+    "Kimi delta": lambda: KimiDeltaAttention(2, 4),
 }
 
 
