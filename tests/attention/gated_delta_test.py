@@ -152,6 +152,7 @@ def test_the_gradient_has_a_gradient():
     np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fastest", [0.001, pytest.param(1.0, marks=pytest.mark.full), 40.0])
 def test_two_thousand_positions(fastest):
     """The logarithm of the product of all decays is about -0.4, -400 or -16,000."""
