@@ -140,6 +140,7 @@ def test_step_by_step_equals_the_whole_sequence(alignment, attention, order):
     assert all(len(state) == BATCH for state in states)  # so that beams can be reordered
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ALIGNMENTS)
 def test_gradients_equal_finite_differences_of_the_equations(name):
     alignment, mask = ALIGNMENTS[name](), (MASK & NOTHING)[:, None]

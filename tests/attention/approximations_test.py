@@ -151,7 +151,7 @@ def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
         assert_close(found, expected)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("lengths", [(None, None), (6, None), (6, 6)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_symbolic_shapes_equal_real_shapes(name, lengths):
@@ -177,7 +177,7 @@ def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     assert_close(model.predict(inputs, verbose=0), expected)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", [(0, 6), (BATCH, 0), (BATCH, 1)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_axes_may_be_empty_or_of_length_one(name, shape):
@@ -189,6 +189,7 @@ def test_axes_may_be_empty_or_of_length_one(name, shape):
         assert np.isfinite(oracle.float64(output)).all()
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", MOST)
 def test_output_is_the_same_with_and_without_weights(name):
     layer, x = make(name), random(BATCH, 11, SIZE)
@@ -196,7 +197,7 @@ def test_output_is_the_same_with_and_without_weights(name):
     np.testing.assert_array_equal(oracle.float64(layer(x, x)), oracle.float64(output))
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_implicit_and_explicit_masks_count_together(name):
     layer, x = make(name), random(BATCH, 11, SIZE)
@@ -210,6 +211,7 @@ def test_implicit_and_explicit_masks_count_together(name):
     )
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", MOST)
 def test_output_carries_the_mask_of_the_query(name):
     tokens = keras.Input((None,), dtype="int32")
@@ -222,6 +224,7 @@ def test_output_carries_the_mask_of_the_query(name):
     np.testing.assert_allclose(pooled[1], output[1, 0], atol=1e-5)
 
 
+@pytest.mark.few(28)
 @pytest.mark.parametrize("junk", [np.nan, pytest.param(np.inf, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", MOST)
 def test_what_stands_at_hidden_places_has_no_effect(name, junk):
@@ -238,7 +241,7 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
@@ -257,7 +260,7 @@ def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
     np.testing.assert_array_equal(oracle.float64(gradient)[1], 0.0)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
@@ -282,6 +285,7 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
         assert difference.mean() < scale * {"float16": 2e-3, "bfloat16": 2e-2}[rounding]
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", MOST)
 def test_every_weight_gets_a_gradient(name):
     layer, x = make(name), random(BATCH, 20, SIZE)
@@ -289,6 +293,7 @@ def test_every_weight_gets_a_gradient(name):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
+@pytest.mark.full  # `symbolic_test` always trains layers in such a model
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", MOST)
 def test_trains_in_a_functional_model(name):

@@ -76,6 +76,7 @@ MASKS = {
 }
 
 
+@pytest.mark.few(19)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
@@ -85,6 +86,7 @@ def test_equals_the_equations_under_every_mask(make, score, name):
     assert_like_oracle(*make(score), query, value, **MASKS[name])
 
 
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("make", [single_head, multi_head])
@@ -228,6 +230,7 @@ def test_implicit_and_explicit_masks_count_together_in_a_compiled_model(dtype):
     np.testing.assert_array_equal(weights > 0, [[0, 1, 1, 0]] * 3 + [[0, 0, 0, 0]])
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("junk", [np.nan, np.inf])
@@ -332,6 +335,7 @@ def test_dropout_is_reproduced_by_its_seed():
     assert np.abs(oracle.float64(first(x, x, training=True)) - expected).max() > 0.01
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
 def test_one_query_at_a_time_over_growing_keys_equals_the_causal_layer(make, score):

@@ -150,6 +150,7 @@ def in_steps(block):
     return np.concatenate(found, axis=1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 def test_grouped_heads_and_implementation_reach_both_attentions_of_a_decoder(implementation):
     arguments = {"num_key_value_heads": 1, "implementation": implementation, "norm": "rms"}

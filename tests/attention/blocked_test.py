@@ -38,7 +38,7 @@ def both(**arguments):
     return layers
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("normalizer", ["softmax", "softmax_one"])
 @pytest.mark.parametrize(
     "mask",

@@ -75,14 +75,14 @@ def assert_cached_equals_uncached(layer, steps=(1,) * LENGTH):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(make, score):
     assert_cached_equals_uncached(make(score=SCORES[score](score)))
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("position", positions.names())
 def test_every_position(make, position):
@@ -99,6 +99,7 @@ def test_magnitude_of_rotated_vectors_scales_the_scores():
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(scaled(x, x)), atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", [multi_head, latent])
 @pytest.mark.parametrize("implementation", ["reference", "auto"])
 def test_several_positions_at_a_time(implementation, make):

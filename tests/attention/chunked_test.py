@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(5)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -96,7 +96,7 @@ def test_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -118,7 +118,7 @@ def test_softmax_with_one_more_key_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 13), (13, 1), (4, 8), (16, 3)])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
 def test_odd_lengths(score_name, lengths):
@@ -128,6 +128,7 @@ def test_odd_lengths(score_name, lengths):
     assert_equal(*layers, query, value, use_causal_mask=True)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_bfloat16"])
 def test_half_precision(dtype):
     query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
@@ -138,7 +139,7 @@ def test_half_precision(dtype):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=0.02, rtol=ulp)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("position", positions.names())
 def test_positions(make, position):

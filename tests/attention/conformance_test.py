@@ -100,6 +100,7 @@ def visible_pairs(name, heads):
     return mask_cases.brute_force(mask_cases.ALL[name][1], *positions, BATCH, heads)
 
 
+@pytest.mark.few(70)
 @pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("kind", "score", "implementation", "normalizer", "mask"),
@@ -124,7 +125,7 @@ def test_equals_the_equations(kind, score, implementation, normalizer, mask):
         np.testing.assert_array_equal(oracle.float64(weights)[hidden & ~seen], 0.0)
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -142,7 +143,7 @@ def test_equals_the_equations_in_half_precision(kind, score, implementation, dty
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=tolerance, rtol=2 * tolerance)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -169,7 +170,7 @@ def test_gradients_equal_finite_differences_of_the_equations(kind, score, implem
 ODD_SHAPES = [(2, 1, 1), (2, 1, 5), (2, 5, 1), (0, 3, 4), (3, 8, 8)]
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(7)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("shape", ODD_SHAPES)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -187,7 +188,7 @@ def test_odd_shapes(kind, score, implementation, shape):
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-5)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -204,7 +205,7 @@ def test_compiled_equals_eager(kind, score, implementation):
     )
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -220,7 +221,7 @@ def test_what_is_hidden_changes_nothing(kind, score, implementation):
     )
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -236,7 +237,7 @@ def test_implicit_masks_equal_explicit_ones(kind, score, implementation):
     )
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalizer", ["softmax", "sum", "hard", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("score", scores.names())

@@ -126,6 +126,7 @@ def test_block_equals_the_conformer_of_torchaudio(training):
     np.testing.assert_allclose(oracle.float64(block(X, training=training)), expected, atol=2e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("normalize", ["pre", "sandwich", "output"])
 def test_half_of_a_feed_forward_network_is_added_wherever_it_is_normalized(normalize):
     block = randomized(ConformerBlock(2, HIDDEN, kernel_size=KERNEL, normalize=normalize))
@@ -146,6 +147,7 @@ def test_half_of_a_feed_forward_network_is_added_wherever_it_is_normalized(norma
     np.testing.assert_allclose(block(X), block.output_norm(x), atol=2e-5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -173,7 +173,7 @@ def test_each_head_has_a_history_and_filters_of_its_own():
 
 
 @pytest.mark.pairwise
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("coverage", COVERAGES)
 @pytest.mark.parametrize("attention", ATTENTIONS)

@@ -78,6 +78,7 @@ CASES = {  # arguments of the layer and of its call
 }
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked", "fused"])
 @pytest.mark.parametrize("name", CASES)
 def test_equals_its_equation(name, implementation):
@@ -94,6 +95,7 @@ def test_equals_its_equation(name, implementation):
         np.testing.assert_allclose(oracle.float64(found), weights, atol=1e-5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 def test_a_mask_of_the_layer_belongs_to_its_heads(implementation, groups):

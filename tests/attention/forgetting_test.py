@@ -60,6 +60,7 @@ CASES = {  # arguments of the layer and of its call
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked"])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_equation(case, implementation):
@@ -88,6 +89,7 @@ def test_open_gates_forget_nothing():
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_long_texts_in_half_precision(dtype):
     """Sums of a thousand numbers are those of float32."""

@@ -76,6 +76,7 @@ def test_equals_the_equation(form):
         np.testing.assert_allclose(oracle.float64(tensor), array, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_equal_finite_differences_of_the_equation(form):
     layer = make(form)
@@ -149,6 +150,7 @@ def by_hand(layer, encoded):
     return ops.stack(outputs, 1), ops.stack(weights, 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_decoder_equals_the_layer_with_all_queries(order):
     layer = AttentionRNN(AttentionCell(keras.layers.GRUCell(SIZE), make("normalized"), order=order))

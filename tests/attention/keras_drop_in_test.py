@@ -67,6 +67,7 @@ def test_several_heads(arguments):
     )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("query", "value", "axes", "mask"),
     [
@@ -109,6 +110,7 @@ def test_grouped_heads(arguments):
     assert_same(layer, QUERY, QUERY, KEY[:, [0, 1, 2, 2]])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NAMES[2:])
 @pytest.mark.parametrize("use_scale", [False, True])
 @pytest.mark.parametrize("score_mode", ["dot", "concat"])
@@ -123,6 +125,7 @@ def test_a_list_of_query_value_and_key(name, use_scale, score_mode):
     assert_same(layer, QUERY[:, None], VALUE[:, None])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sizes", [(4, 3), (3, 4), (3, 3)])
 @pytest.mark.parametrize("window", [None, 2])
 def test_causal_masks_and_windows_begin_at_the_start(sizes, window):
@@ -143,7 +146,7 @@ def test_causal_masks_and_windows_begin_at_the_start(sizes, window):
     np.testing.assert_allclose(*map(ops.convert_to_numpy, outputs), atol=1e-5)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (2, 1, 3), (2, 4, 1), (2, 1, 1, 3)])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
 def test_masks_of_numbers_that_broadcast(shape, dtype):
@@ -218,6 +221,7 @@ def test_models_of_keras_become_ours(tmp_path):
         np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 def test_training_takes_the_same_step(implementation):
     models = both_models()

@@ -100,7 +100,7 @@ def test_largest_feature_may_change_by_any_factor(scales):
     assert np.isfinite(oracle.float64(memory.sums)).all()
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention", "Kimi delta"])
 def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
@@ -112,7 +112,7 @@ def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
     assert_equal(found, layer(x, x), 0.01 if dtype == "mixed_float16" else 0.06)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "length"),
     [("linear", 2000), ("softmax", LENGTH), ("gated delta", 2000), ("Kimi delta", LENGTH)],
@@ -135,6 +135,7 @@ def test_a_compiled_loop_of_steps(name, length):
     assert_equal(compiled(last)(x), layer(x, x)[:, -1:])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_size_of_the_memory_does_not_depend_on_the_length(name):
     layer = make(name)

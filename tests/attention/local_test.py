@@ -80,6 +80,7 @@ MASKS = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("score", ["dot", "general", "additive"])
@@ -185,6 +186,7 @@ def test_causal_steps_over_growing_keys_equal_the_whole():
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 def test_predictive_mode_works_inside_of_a_recurrent_decoder(order):
     attention = LocalAttention("predictive", 2, "general")

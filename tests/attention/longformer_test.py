@@ -93,6 +93,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_padding_and_global_tokens_of_each_sequence(name):
     query, value, key = (random(BATCH, 21, SIZE) for _ in range(3))

@@ -29,7 +29,7 @@ def test_filled_squares_are_the_visible_pairs():
     assert axes.get_title() == "Causal & SlidingWindow(left=2, right=0)"
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", ALL)
 def test_every_mask_draws_itself(name):
     figure = ALL[name][0].plot(4, 6)

@@ -45,6 +45,7 @@ def assert_same(tile, expected):
     np.testing.assert_array_equal(np.broadcast_to(tile, expected.shape), expected)
 
 
+@pytest.mark.few(128)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("name", ALL)
 def test_whole_array_equals_the_definition(name, lengths):
@@ -69,7 +70,7 @@ def test_compiled_tile_equals_the_definition(name):
     assert_same(compiled(mask.tile)(*positions), brute_force(rule, *SCATTERED))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", ALL)
 def test_lengths_may_be_unknown(name):

@@ -91,6 +91,7 @@ MASKS = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", MASKS)
 def test_equals_the_quadratic_formula_under_every_mask(kernel, name):
@@ -103,7 +104,7 @@ LENGTHS = [(1, 1), (1, 6), (6, 1), (5, CHUNK + 3), (CHUNK + 3, 5), (CHUNK, CHUNK
 LENGTHS += [(length, length) for length in (CHUNK - 1, CHUNK + 1, 2 * CHUNK + 44)]
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_causal_sums_equal_the_quadratic_formula_at_every_length(kernel, lengths):
@@ -148,6 +149,7 @@ def test_what_comes_later_changes_nothing():
     assert np.abs(after[:, CHUNK + 5] - before[:, CHUNK + 5]).max() > 0.01
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradients_equal_finite_differences_of_the_formula(causal, kernel):

@@ -275,7 +275,7 @@ def test_transformer_xl_is_the_attention_of_its_paper():
     np.testing.assert_allclose(oracle.float64(weights)[0], expected, atol=1e-4)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @needs_tensorflow
 @pytest.mark.parametrize("kind", positions.names())
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -306,6 +306,7 @@ def test_positions_compile_for_unknown_lengths(kind, jit_compile):
             )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [name for name in positions.names() if name != "disentangled"])
 def test_layers_of_equally_many_heads_share_a_position(name):
     position = positions.get(name)
@@ -343,6 +344,7 @@ def two_layers(layer_class, *arguments):
     return keras.Model(inputs, x)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("arguments", [(MultiHeadAttention, 4), (EncoderBlock, 16, 4)])
 def test_files_of_functional_models_keep_parts_shared(arguments, tmp_path):
     model = two_layers(*arguments)

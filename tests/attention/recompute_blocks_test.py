@@ -91,6 +91,7 @@ def test_recomputed_block_keeps_implicit_masks():
     assert_all_close([again(x, encoded)], [oracle.float64(plain(x, encoded))], 1e-6)
 
 
+@pytest.mark.few(1)
 @needs_tensorflow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_recomputed_block_drops_the_same_again(compiled):

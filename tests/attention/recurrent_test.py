@@ -49,6 +49,7 @@ def run(layer, inputs=INPUTS, **arguments):
     return layer(inputs, ENCODED, return_attention_scores=True, **arguments)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -68,6 +69,7 @@ def test_luong_order_takes_the_size_of_its_output():
     np.testing.assert_allclose(oracle.float64(outputs), expected, atol=1e-5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("attention", ["additive", "multi_head"])
 def test_gate_scales_the_context(order, attention):
@@ -88,6 +90,7 @@ def test_every_state_of_the_cell_can_be_given(order):
     assert np.abs(expected - oracle.attention_rnn(layer, INPUTS, ENCODED, STATE, MASK)[0]).max() > 0
 
 
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
@@ -203,6 +206,7 @@ def test_gradients_equal_finite_differences_of_the_equations(order):
         np.testing.assert_allclose(oracle.float64(gradient), difference, atol=2e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_half_precision_is_near_the_equations(dtype, order):
@@ -216,6 +220,7 @@ def test_half_precision_is_near_the_equations(dtype, order):
     np.testing.assert_allclose(oracle.float64(weights), expected_weights, atol=tolerance)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [LinearAttention, PerformerAttention])
 def test_linear_attention_in_half_precision_is_near_float32(make):
     layers = {}
@@ -230,6 +235,7 @@ def test_linear_attention_in_half_precision_is_near_float32(make):
         np.testing.assert_allclose(half, single, atol=1e-2)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_output_shape_is_that_of_the_output(order, attention):
@@ -252,6 +258,7 @@ def test_axes_may_be_empty_or_one(shape):
     assert weights.shape == (batch, length, memory)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dropouts", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}])
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 def test_dropout_of_the_cell_is_new_for_every_sequence(cell, dropouts):

@@ -96,6 +96,7 @@ def test_equals_brute_force_at_every_length(length, causal):
     assert_like_brute_force(make(), x, value, causal)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("num_hashes", [1, 3])
 @pytest.mark.parametrize("causal", [True, False])
 def test_padding_of_queries_keys_and_values_is_that_of_one_sequence(num_hashes, causal):
@@ -158,6 +159,7 @@ def test_buckets_are_at_most_max_buckets():
     assert layer.rotations.shape == (2, 4, 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_gradients_equal_finite_differences(causal):
     layer = make()

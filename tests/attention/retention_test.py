@@ -78,6 +78,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("length", [7, CHUNK + 9])
 def test_equals_the_parallel_form(length, name):

@@ -61,6 +61,7 @@ def test_equals_its_equation(name, heads, size, dtype):
     )
 
 
+@pytest.mark.few(50)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0), (0, 0)])
 def test_equals_its_equation_for_all_lengths(name, lengths):
@@ -88,6 +89,7 @@ def test_batch_may_be_empty(name):
     assert score(ops.zeros((0, 3, SIZE)), ops.zeros((0, 4, SIZE))).shape == (0, 3, 4)
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
 def test_tile_of_the_prepared_is_the_tile_of_the_whole(name, heads):
@@ -118,7 +120,7 @@ def test_keys_prepared_one_by_one_are_the_keys_prepared_at_once(name):
     )
 
 
-@pytest.mark.few(29)
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("make", ["single head", "multi-head"])
 def test_layers_equal_the_equations_under_every_mask(name, make):
@@ -141,6 +143,7 @@ def test_layers_equal_the_equations_under_every_mask(name, make):
     np.testing.assert_allclose(oracle.float64(context), expected_context, atol=1e-4)
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("junk", [np.nan, pytest.param(np.inf, marks=pytest.mark.full)])
 def test_what_stands_at_padded_places_has_no_effect(name, junk):
@@ -179,7 +182,7 @@ class Weighted(keras.layers.Layer):
 
 @pytest.mark.parametrize(
     ("size", "forms"),
-    [(2, ()), (SIZE, ["graph"]), pytest.param(SIZE, None, marks=pytest.mark.full)],
+    [(SIZE, ["graph"]), *(pytest.param(x, None, marks=pytest.mark.full) for x in (2, SIZE))],
 )
 def test_gradients_equal_finite_differences_of_the_equations(size, forms):
     """By queries and keys, every component is compared; by weights, only one direction."""
@@ -216,6 +219,7 @@ def slope_by(weight, direction, total, step=1e-3):
     return (sums[0] - sums[1]) / (2 * step)
 
 
+@pytest.mark.few(25)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("place", [0.0, 2.0])
@@ -232,7 +236,7 @@ def compiled(model, inputs):
     return model.predict(inputs, verbose=0)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SCORES)
 def test_compiled_model_of_unknown_lengths_equals_the_equation(name):
     query, key = keras.Input((None, SIZE)), keras.Input((None, SIZE))
@@ -245,7 +249,7 @@ def test_compiled_model_of_unknown_lengths_equals_the_equation(name):
         np.testing.assert_allclose(compiled(model, inputs), expected, atol=1e-5)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", SCORES)
 def test_one_query_at_a_time_over_growing_keys_equals_the_causal_layer(name):
     layer = MultiHeadAttention(2, 3, score=SCORES[name]())

@@ -134,6 +134,7 @@ NUMBERS_OF_NUMPY = [
 ]
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("layer_class", "arguments"), NUMBERS_OF_NUMPY)
 def test_numbers_of_numpy_are_numbers(layer_class, arguments):
     layer, x = layer_class(**arguments), np.ones((2, 4, 4), "float32")

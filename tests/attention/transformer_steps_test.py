@@ -46,7 +46,7 @@ def encoder_steps(block, x, split, room, mask=None, **arguments):
     ]
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
@@ -91,7 +91,7 @@ def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, form,
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
@@ -207,7 +207,7 @@ def equal_for_tokens(blocks, caches, *encoded, memories=((), ())):
     np.testing.assert_allclose(found[is_token], oracle.float64(expected)[is_token], atol=1e-4)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("name", CAUSAL)
@@ -224,6 +224,7 @@ def test_steps_of_decoder_blocks_honour_implicit_masks():
     equal_for_tokens(blocks, list(caches), ENCODINGS, memories=[(each,) for each in memories])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_steps_in_half_precision(dtype):
     block = encoder(mask="causal", dtype=dtype)
@@ -255,6 +256,7 @@ def test_steps_beyond_the_end_are_refused(start, length):
         block.step(X[:, :length], cache, memory, start)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_steps_of_arrays(dtype):
     """Torch does not convert NumPy arrays on its own."""

@@ -28,7 +28,7 @@ FILES = [
 
 PART = (  # what is run without --full
     "(several and test_equals_the_equations and gaussian and not half)"
-    " or (equations and grouped and GRUCell and luong)"
+    " or (equations and grouped and luong)"
     " or other_places or closed_form or (unknown_lengths and linformer)"
 )
 

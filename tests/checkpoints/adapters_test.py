@@ -66,6 +66,7 @@ def save(folder, family, kind, layers, **settings):
     return folder / "adapter", theirs, pieces
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     ("family", "kind", "layers", "settings"),

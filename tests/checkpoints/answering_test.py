@@ -124,6 +124,7 @@ def test_places_of_answers(bert):
     assert [held[place] for place in (0, 2, 3, 4)] == [1, 0, 1, 1]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_question_without_an_answer(bert):
     model, _ = bert
     tasks = [
@@ -203,6 +204,7 @@ def test_mistakes(bert):
         list(spans_of_examples(wrong))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_empty_answers_that_are_never_given_are_told(bert):
     model, _ = bert
     pairs, answers = [("who?", "the mat"), ("where?", "the mat")], iter(["mat", []])

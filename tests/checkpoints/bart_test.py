@@ -28,6 +28,7 @@ def checkpoint(tmp_path_factory):
     return folder, theirs, pieces, zoo.load(folder)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_transformers(checkpoint):
     _, theirs, pieces, model = checkpoint
     inputs = pieces(tiny.TEXTS, text_target=TARGETS, padding=True, return_tensors="pt")

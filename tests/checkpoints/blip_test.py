@@ -97,6 +97,7 @@ def test_steps_equal_the_whole_text(checkpoint, model, pixels):
     "beams",
     [1, pytest.param(4, marks=pytest.mark.full)],  # `marian_test` always searches
 )
+@pytest.mark.usefixtures("eagerly")
 def test_captions_are_those_of_transformers(checkpoint, model, photos, pixels, beams):
     _, theirs, pieces, _ = checkpoint
     options = {} if beams == 1 else {"num_beams": beams, "early_stopping": "never"}

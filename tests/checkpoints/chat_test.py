@@ -34,6 +34,7 @@ OTHER = """{%- set ns = namespace(seen=0) -%}
 {% generation %}{{ strftime_now('%Y') | length }}{% endgeneration %}
 {%- endfor -%}"""
 zoo_load = zoo.load
+SIZES = {"num_hidden_layers": 1, "max_position_embeddings": 256}
 TALK = [
     {"role": "system", "content": "You sail <boats>. "},
     {"role": "user", "content": "Trains & boats?"},
@@ -45,7 +46,7 @@ TALK = [
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chat")
-    theirs, pieces = tiny.save(folder, "Llama", "ForCausalLM", max_position_embeddings=256)
+    theirs, pieces = tiny.save(folder, "Llama", "ForCausalLM", **SIZES)
     pieces.chat_template = ZEPHYR
     pieces.save_pretrained(folder)
     return folder, theirs, pieces, zoo.load(folder)
@@ -73,9 +74,9 @@ def test_answers_are_those_of_transformers(checkpoint, tmp_path):
         )
         ids = inputs["input_ids"]
         assert model.conversation_ids(talk).tolist() == ids[0].tolist()
-        written = theirs.generate(ids, max_new_tokens=4, do_sample=False)[0, ids.shape[1] :]
+        written = theirs.generate(ids, max_new_tokens=2, do_sample=False)[0, ids.shape[1] :]
         expected.append(pieces.decode(written, skip_special_tokens=True))
-    options = {"max_length": 4, "sampler": "greedy"}
+    options = {"max_length": 2, "sampler": "greedy"}
     answers = model.generate(talks, **options)
     assert [each.strip() for each in answers] == [each.strip() for each in expected]
     assert model.generate(TALK, **options) == answers[0]
@@ -151,6 +152,7 @@ def test_templates_that_do_not_work(checkpoint):
         text_of({"template": "{{ messages.__class__.__mro__ }}"}, TALK)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_model_without_a_template():
     model = zoo.load("transformer_lm_shakespeare")
     with pytest.raises(ValueError, match="texts for a model without a chat template"):

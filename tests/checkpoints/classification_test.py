@@ -136,6 +136,7 @@ def test_commands_for_new_labels(tmp_path, monkeypatch):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.usefixtures("eagerly")
 def test_pairs_of_every_family(tmp_path, family):
     theirs, pieces = tiny.save(tmp_path, family, KIND, id2label=dict(enumerate(LABELS)))
     pairs = [*PAIRS, (tiny.TEXTS[3] * 3, tiny.TEXTS[0] * 2), ("a", tiny.TEXTS[3] * 9)]

@@ -80,6 +80,7 @@ def test_texts_may_be_truncated_on_the_left(checkpoint, model, monkeypatch):
     assert found[1][: len(expected[1])] == expected[1]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     *_, theirs, _, processor = checkpoint
     pixels = read(processor, photos)
@@ -93,6 +94,7 @@ def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     np.testing.assert_allclose(model.embed(images=photos), expected, atol=0.02)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_any_labels(model, photos):
     labels = ["a cat", "a mat"]
     cosines = model.match(photos, labels)

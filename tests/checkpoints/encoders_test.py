@@ -141,6 +141,7 @@ NAMES_OF_NOMIC = {  # in the authors' own code
 }
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_settings_of_nomic_bert(tmp_path):
     tiny.save(tmp_path, "NomicBert", "Model")
     model = zoo.load(tmp_path)

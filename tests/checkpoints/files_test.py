@@ -69,6 +69,7 @@ def test_other_files(checkpoint, tmp_path):
     check()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_of_half_precision(checkpoint, dtype):
     half, whole = (zoo.load(str(checkpoint), dtype=each) for each in (dtype, "float32"))

@@ -72,6 +72,7 @@ def test_older_files_name_a_pattern_and_two_wavelengths(third, tmp_path):
     assert options[0] == options[1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
 def test_the_positions_are_those_of_the_kind_of_all_layers(third, tmp_path, kind):
     folder = changed(third, tmp_path, layer_types=[kind] * 3)

@@ -56,6 +56,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
     check_numbers(model, theirs, pieces)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_m2m100(tmp_path):
     theirs, pieces = tiny_translators.save_m2m_100(tmp_path, "M2M100")
     check_numbers(zoo.load(str(tmp_path), **M2M100), theirs, pieces)

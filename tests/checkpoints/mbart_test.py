@@ -30,6 +30,7 @@ def checkpoint(request, tmp_path_factory):
     )
 
 
+@pytest.mark.few(1)
 def test_numbers_are_those_of_transformers(checkpoint):
     _, theirs, pieces, model = checkpoint
     texts, targets = tiny.TEXTS, [*tiny.GERMAN, "a"]

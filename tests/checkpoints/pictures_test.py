@@ -54,6 +54,7 @@ def check_numbers(model, theirs):
 
 
 @pytest.mark.parametrize(("family", "kind"), KINDS)
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
     size = {"height": 16, "width": 16}
     processor = transformers.ViTImageProcessor(size=size, image_mean=[0.4, 0.5, 0.6])
@@ -77,6 +78,7 @@ def test_the_activation_of_gpt2(tmp_path):
     np.testing.assert_allclose(zoo.load(tmp_path).core(pixels), expected, atol=1e-4)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     processor = transformers.CLIPImageProcessor(
         size={"shortest_edge": 20}, crop_size={"height": 16, "width": 16}
@@ -303,6 +305,7 @@ def test_dinov3_learns_new_labels(tmp_path):
         zoo.save_checkpoint(model, tmp_path / "ours")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("family", "kind"), [("DeiT", "ForImageClassificationWithTeacher"), ("ViT", "Model")]
 )
@@ -320,6 +323,7 @@ def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("family", ["ViT", "Dinov2", "DeiT"])
+@pytest.mark.usefixtures("eagerly")
 def test_embeddings(tmp_path, family, photo):
     folder = tmp_path / "hf"
     if family == "Dinov2":

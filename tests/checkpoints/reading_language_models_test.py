@@ -20,7 +20,8 @@ from zoo.readers.text.reading import read_tokenizer  # noqa: E402
 
 PROMPTS = {"query": "The dogs: ", "document": ""}
 GEMMA = {
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "num_hidden_layers": 2,
+    "layer_types": ["sliding_attention", "full_attention"],
     "use_bidirectional_attention": True,
 }
 
@@ -90,7 +91,8 @@ def vectors(theirs, pieces, pool, layers, texts):
 def qwen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("qwen")
     end = "<|endoftext|>"  # which also pads, as in Qwen3 Embedding
-    return folder, *save(folder, "Qwen3", "ForCausalLM", ("", end), "pooling_mode_lasttoken")
+    kind, pooling = ("Qwen3", "ForCausalLM"), "pooling_mode_lasttoken"
+    return folder, *save(folder, *kind, ("", end), pooling, num_hidden_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,8 @@ def test_the_last_token_of_a_causal_model(qwen, tmp_path):
     model.save_to_preset(tmp_path / "preset")
     zoo.save_checkpoint(model, tmp_path / "saved")
     for saved in ("preset", "saved"):
-        np.testing.assert_allclose(zoo.load(tmp_path / saved).embed(texts), of_text, atol=1e-5)
+        found = zoo.load(tmp_path / saved).embed(texts[:1])
+        np.testing.assert_allclose(found, of_text[:1], atol=1e-5)
     again = transformers.AutoModel.from_pretrained(tmp_path / "saved")
     found = vectors(again, pieces, lambda x: x[-1], layers, texts)
     np.testing.assert_allclose(found, of_text, atol=1e-6)
@@ -144,8 +147,8 @@ def test_the_mean_of_tokens_that_see_one_another(gemma, tmp_path):
     model.save_to_preset(tmp_path / "preset")
     zoo.save_checkpoint(model, tmp_path / "saved")
     for saved in ("preset", "saved"):
-        found = zoo.load(tmp_path / saved).embed(tiny.TEXTS)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        found = zoo.load(tmp_path / saved).embed(tiny.TEXTS[:1])
+        np.testing.assert_allclose(found, expected[:1], atol=1e-5)
     ids = np.array([pieces.encode(tiny.TEXTS[0]).ids])
     with torch.no_grad():
         told = theirs(torch.tensor(ids), output_attentions=True).attentions
@@ -154,6 +157,7 @@ def test_the_mean_of_tokens_that_see_one_another(gemma, tmp_path):
         np.testing.assert_allclose(ours, others, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_long_texts_are_read_in_parts(qwen):
     """Each part ends with the special token, and counts by its number of tokens."""
     folder, theirs, pieces, layers = qwen
@@ -246,7 +250,7 @@ def inputs_with_pairs():
     return [*tiny.TEXTS, (tiny.TEXTS[0], tiny.TEXTS[2]), (tiny.TEXTS[2], tiny.TEXTS[1])]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("family", sorted(set(tiny.WRITERS) - {"Granite"}))
 def test_labels_are_those_of_transformers(family, tmp_path):
@@ -277,18 +281,18 @@ def test_a_new_head_learns_and_goes_to_transformers(family, tmp_path):
     kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
     _, pieces = tiny.save(tmp_path / "hf", family, kind)
     model = zoo.load(tmp_path / "hf", labels=["long", "short"])
-    labels = ["long", "long", "short", "long"]
+    texts, labels = [tiny.TEXTS[0], tiny.TEXTS[2]], ["long", "short"]
     model.compile(keras.optimizers.Adam(0.01))
-    model.fit(tiny.TEXTS, labels, epochs=8, verbose=0)
-    assert model.classify(tiny.TEXTS) == labels
-    expected = model.classify(tiny.TEXTS, return_probabilities=True).probabilities
+    losses = model.fit(texts, labels, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+    expected = model.classify(texts, return_probabilities=True).probabilities
     model.save_to_preset(tmp_path / "preset")
-    found = zoo.load(tmp_path / "preset").classify(tiny.TEXTS, return_probabilities=True)
+    found = zoo.load(tmp_path / "preset").classify(texts, return_probabilities=True)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
     zoo.save_checkpoint(model, tmp_path / "saved")
     again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
     assert again.config.id2label == {0: "long", 1: "short"}
-    found = keras.ops.softmax(logits(again, pieces, tiny.TEXTS))
+    found = keras.ops.softmax(logits(again, pieces, texts))
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -299,8 +303,9 @@ def test_a_new_head_that_transformers_has_no_class_for_is_kept_in_a_preset(tmp_p
     with pytest.raises(ValueError, match="no class of this .*save_to_preset"):
         zoo.save_checkpoint(model, tmp_path / "back")
     model.save_to_preset(tmp_path / "preset")
-    expected = model.classify(tiny.TEXTS, return_probabilities=True).probabilities
-    again = zoo.load(tmp_path / "preset").classify(tiny.TEXTS, return_probabilities=True)
+    texts = tiny.TEXTS[:1]
+    expected = model.classify(texts, return_probabilities=True).probabilities
+    again = zoo.load(tmp_path / "preset").classify(texts, return_probabilities=True)
     np.testing.assert_allclose(again.probabilities, expected, atol=1e-6)
 
 
@@ -353,7 +358,7 @@ def test_labels_for_a_language_model_of_the_zoo():
     for own, others in zip(model.core.blocks, trained.blocks, strict=True):
         x, y = own(x), others(y)
     np.testing.assert_allclose(x, y, atol=1e-6)
-    assert set(model.classify(["To be, or not", "FIRST CITIZEN:"])) <= {"verse", "prose"}
+    assert model.classify("To be, or not") in {"verse", "prose"}
 
 
 def test_a_kind_of_problem_without_labels():

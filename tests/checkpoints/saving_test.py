@@ -28,7 +28,7 @@ def changed(model):
     return model
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("family", "kind"), KINDS)
 def test_transformers_reads_what_is_written(tmp_path, family, kind):
     theirs, pieces = tiny.save(tmp_path / "theirs", family, kind)
@@ -121,7 +121,7 @@ BEFORE = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "kind"), BEFORE)
 @pytest.mark.parametrize(("head", "options"), HEADS)
 def test_transformers_reads_a_new_head(tmp_path, family, kind, head, options):

@@ -83,6 +83,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model, photos):
 @pytest.mark.parametrize(
     "name", ["GemmaTokenizer", pytest.param("Siglip2Tokenizer", marks=pytest.mark.full)]
 )
+@pytest.mark.usefixtures("eagerly")
 def test_siglip_2(tmp_path, photos, name):
     """With images of another size, and texts that keep their punctuation."""
     theirs, pieces, processor = tiny_images.save_siglip(tmp_path, LENGTH, image_size=27, name=name)
@@ -91,6 +92,7 @@ def test_siglip_2(tmp_path, photos, name):
     check_numbers(theirs, pieces, loaded, seen(processor, photos))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     *_, theirs, _, processor = checkpoint
     pixels = seen(processor, photos)

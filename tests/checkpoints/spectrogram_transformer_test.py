@@ -47,6 +47,7 @@ def heard(extractor, waves):
     return extractor(waves, sampling_rate=RATE, return_tensors="pt")["input_values"]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_spectrograms_are_those_of_transformers(checkpoint, model):
     *_, extractor = checkpoint
     expected = heard(extractor, WAVES[:3])

@@ -55,6 +55,7 @@ def outputs(model, pixels, **options):
     return model(torch.tensor(pixels.transpose(0, 3, 1, 2)), **options)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", [(41, 52), (11, 17)])
 def test_numbers_are_those_of_transformers(classifier, shape):
     _, theirs, model = classifier

@@ -94,6 +94,7 @@ def test_words_and_labels_that_do_not_match_are_told(tagger):
         model.batches(dataset.map(lambda x, y: (x[:2], y)))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_tagger_reads_data_sets_like_lists(tagger):
     model, *_ = tagger
     words = [["cats", "in", "Rome"], ["Naïve", ""], ["", "Paris"]]

@@ -66,6 +66,7 @@ def seen(processor, photos):
     return torch.tensor(pixels), pixels.transpose(0, 2, 3, 1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_are_those_of_transformers(checkpoints, photos, kind):
     _, model, theirs, pieces, processor = checkpoints(kind)
@@ -114,6 +115,7 @@ def test_texts_are_those_of_transformers(checkpoints, photos, kind, beams):
     assert 0 < sum(end in row for row in written[:, 1:].tolist()) < 6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_is_that_of_transformers(checkpoints, photos, kind):
     _, model, theirs, _, processor = checkpoints(kind)

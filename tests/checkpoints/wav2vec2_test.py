@@ -89,6 +89,7 @@ def read(model, sounds=SOUNDS):
 
 
 @pytest.mark.parametrize("kind", kinds())
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_each_sound_alone(kind, checkpoints):
     _, theirs, _, extractor, model = checkpoints(kind)
     sounds = read(model)
@@ -213,6 +214,7 @@ def test_it_learns(checkpoints):
 
 
 @pytest.mark.parametrize("kind", kinds(USUAL, quick=["base"]))
+@pytest.mark.usefixtures("eagerly")
 def test_saved_and_back(kind, checkpoints, tmp_path):
     _, theirs, _, _, model = checkpoints(kind)
     again, _ = check_saved_and_back(model, theirs, tmp_path)
@@ -297,6 +299,7 @@ def test_labels_are_those_of_transformers(classifier):
             np.testing.assert_allclose(sums, tf.ones_like(sums), atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_sounds_that_are_too_short_for_labels(classifier):
     *_, model = classifier
     short = WAVES[0][:29]

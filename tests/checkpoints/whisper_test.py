@@ -53,6 +53,7 @@ def features(checkpoint):
     return checkpoint[-1](WAVES, sampling_rate=RATE, return_tensors="pt").input_features
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bands", [80, 128])
 def test_it_hears_what_transformers_hears(bands):
     reader = zoo.SpeechReader(bands=bands)

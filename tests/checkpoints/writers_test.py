@@ -46,6 +46,7 @@ def test_saved_and_exported(tmp_path):
     assert again.generate("a", max_length=9) == model.generate("a", max_length=9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("settings", "sampler"),
     [

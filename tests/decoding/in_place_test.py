@@ -10,6 +10,7 @@ from keras_attention._normalization import LayerNormalization
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("size", [4, 5, 8])  # wide numbers hold 4 or 8 of them
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])

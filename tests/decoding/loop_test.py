@@ -168,7 +168,7 @@ def options_of(sampler, sources):
     return {"seeds": seeds_of(sources)} if sampler.is_random else {}
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize("count", [1, 81])
 def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, count):
@@ -181,7 +181,7 @@ def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, cou
         assert_found(decoded, row, exhaustive_search(model, row, limit, length_penalty, count))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize(("num_beams", "count"), [(1, 1), (2, 1), (2, 2), (3, 2)])
 def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, count):
@@ -197,6 +197,7 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
             assert_found(decoded, row, expected)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("length_penalty", [0.0, 1.5])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("patience", "only_best_end"), [(1.0, True), (1.5, False), (None, True)])
@@ -274,6 +275,7 @@ def test_log_probs_are_those_of_the_model(sampler):
             np.testing.assert_allclose(log_prob, model.log_prob(row, whole), rtol=1e-5)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_state_and_attention_follow_the_beams(sampler):
     model, sources = TableModel(), np.arange(SOURCES)
@@ -289,7 +291,7 @@ def test_state_and_attention_follow_the_beams(sampler):
             assert prefixes[row, n].tolist() == [prefix for _, prefix in expected]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_a_row_does_not_depend_on_the_others(sampler):
     model, sources, limits = TableModel(), tf.range(SOURCES), [4, 1, 3, 0, 4, 2, 4, 4]

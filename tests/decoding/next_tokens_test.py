@@ -27,7 +27,7 @@ def expected(logits, totals, forbidden):
     return np.take_along_axis(sums, order, -1), order % vocabulary, order // vocabulary
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [7, 8 * WIDTH, 31 * WIDTH - 1])

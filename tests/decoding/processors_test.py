@@ -198,6 +198,7 @@ def test_drawn_tokens_keep_the_rules():
     assert len({tuple(row) for row in tokens[:, 0]}) > 10
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["greedy", "beam"])
 @pytest.mark.parametrize("token", [PAD, START])
 def test_a_token_that_is_forced_may_be_any(name, token):

@@ -73,6 +73,7 @@ def test_top_p_is_exact_for_a_nucleus_of_any_size(jit_compile):
     assert len(tokens) > 256
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", ["random", "top_k", "top_p"])
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_what_is_masked_is_never_drawn(name, jit_compile):

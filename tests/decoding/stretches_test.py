@@ -65,6 +65,7 @@ def test_it_equals_all_room_at_once(form, sampler):
     np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("longest", "expected"),
     [

@@ -58,6 +58,7 @@ def test_special_tokens_that_no_file_names(tmp_path, name):
         assert expected is None or getattr(ours, role) == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "options"),
     [

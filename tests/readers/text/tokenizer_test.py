@@ -17,7 +17,7 @@ from zoo.readers.text import Tokenizer, read_tokenizer
 from zoo.readers.text.charsmap import Charsmap
 from zoo.readers.text.sentencepiece_files import read_model
 
-FEW, MANY = 300, 20000
+FEW, MANY = 150, 20000
 ORDINARY = ("bert_uncased", "gpt2", "llama3", "llama2")
 SENTENCEPIECE = {
     "unigram": {},
@@ -103,6 +103,7 @@ def test_words_of_up_to_a_hundred_characters_are_split(bert):
     assert ours.tokenize(words).to_list() == [each.ids for each in expected]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("max_length", [5, 8, 17, 64])
 def test_pairs_and_truncation_equal_library(bert, max_length):
     library, ours = bert
