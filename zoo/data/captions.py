@@ -177,8 +177,9 @@ def _kind(examples):
             return "annotations"
         if ranks.get("image") == (False, 0):
             return "image"
+    came = received(examples, "images, captions", takes_dictionaries=True)
     raise ValueError(
         "The model learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
         "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "
-        f"y=list of captions. Received: {received(examples, 'images, captions')}."
+        f"y=list of captions. Received: {came}."
     )

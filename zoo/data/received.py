@@ -1,12 +1,13 @@
 """What came in place of a data set of examples, for error messages."""
 
 
-def received(examples, lists):
+def received(examples, lists, takes_dictionaries=False):
     """Returns a description of wrong examples, with the way out.
 
     Args:
         examples: What came.
         lists: Python names of the lists that it could be split into, such as `"sounds, texts"`.
+        takes_dictionaries: Whether a data set may hold dictionaries, in place of pairs.
 
     Example:
 
@@ -18,7 +19,7 @@ def received(examples, lists):
     spec = getattr(examples, "element_spec", None)
     if isinstance(examples, dict):
         return f"a dict of {', '.join(map(repr, examples))}. Pass two of its entries as x and y"
-    if isinstance(spec, dict):
+    if isinstance(spec, dict) and not takes_dictionaries:
         pairs = "dataset.map(lambda each: (each[...], each[...]))"
         return f"a data set of {spec}. Make pairs of two of its entries: {pairs}"
     if spec is None:
