@@ -171,7 +171,12 @@ class AttentionGate(FeatureMapAttention):
             )
         if strides is None:
             strides = tuple(max(size // max(coarse, 1), 1) for size, coarse in pairs)
-        are_multiples = len(strides) == len(pairs) and all(
+        if len(strides) != len(pairs):
+            raise ValueError(
+                f"`strides` of AttentionGate must be one integer or {len(pairs)}, one for each "
+                f"axis of places. {received}, strides={strides}."
+            )
+        are_multiples = all(
             size == stride * coarse
             for (size, coarse), stride, is_known in zip(pairs, strides, known, strict=True)
             if is_known

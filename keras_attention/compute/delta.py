@@ -15,7 +15,7 @@ from keras_attention._products import matmul, transposed
 from keras_attention._split import split_after
 
 CHUNK = 64  # number of positions that are processed in parallel
-LOWEST = -104.0  # its exponential is 0 in float32; a sum of lower ones would round all others away
+FORGETS_ALL = -104.0  # its exponential is 0 in float32; sums of lower ones lose the others
 
 
 def empty_state(batch, heads, key_dim, value_dim):
@@ -46,7 +46,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
     cut, join = _chunks(length, by_channel=log_decay.shape[-1] > 1)
     query, key, value, log_decay = map(cut, (query, key, value, log_decay))
     # (batch, heads, chunks, chunk, 1 or key_dim)
-    total = ops.cumsum(ops.maximum(log_decay, LOWEST), axis=-2)
+    total = ops.cumsum(ops.maximum(log_decay, FORGETS_ALL), axis=-2)
     rest = ops.exp(total[..., -1:, :] - total)  # decay until the end of the chunk
     products = _products(key, total)
     # Of the state, by a chunk; its dtype does not depend on the `floatx` of Keras.

@@ -1,11 +1,12 @@
 """The base class of normalizers, which turn scores into weights."""
 
+import numpy as np
 from keras import ops
 
 from keras_attention._registry import Part
 
 NONE = 1.2e-38  # sums up to this count as zero: their inverse would overflow
-LOWEST = -3.4028235e38  # of float32, but finite: tf2onnx multiplies what is not selected by 0
+LOWEST = float(np.finfo("float32").min)  # of hidden scores; visible ones are to be above it
 
 
 class Normalizer(Part):
@@ -55,12 +56,20 @@ def as_float32(scores, visible):
     return ops.cast(scores, "float32"), visible
 
 
+def hidden_lowest(scores, visible):
+    """Returns float32 scores with `LOWEST` at hidden keys.
+
+    It is finite, since tf2onnx multiplies what `where` does not select by 0.
+    """
+    return ops.where(visible, scores, ops.convert_to_tensor(LOWEST, "float32"))
+
+
 def below_highest(scores, visible):
     """Returns float32 scores minus the highest visible one of their row; 0 where they are hidden.
 
     Hidden scores are removed before any arithmetic; otherwise a NaN would reach the gradient.
     """
-    seen = ops.where(visible, scores, LOWEST)
+    seen = hidden_lowest(scores, visible)
     highest = ops.max(seen, axis=-1, keepdims=True, initial=LOWEST)
     highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
     return ops.where(visible, scores, highest) - highest

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.normalizers.base import LOWEST, Normalizer, as_float32, ratio
+from keras_attention.normalizers.base import Normalizer, as_float32, hidden_lowest, ratio
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -33,8 +33,8 @@ class Softmax(Normalizer):
         # an argument, since JAX does not allow captured tensors of a loop here.
         @ops.custom_gradient
         def softmax(scores, visible):
-            seen = ops.where(visible, scores, LOWEST)
-            weights = ops.softmax(seen, axis=-1) * ops.cast(visible, "float32")
+            weights = ops.softmax(hidden_lowest(scores, visible), axis=-1)
+            weights = weights * ops.cast(visible, "float32")
 
             def gradient(*arguments, upstream=None):
                 weighted = weights * (arguments[0] if upstream is None else upstream)

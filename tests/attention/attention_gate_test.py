@@ -237,7 +237,9 @@ def test_errors():
     )
     check_message(lambda: AttentionGate()(gate, x), ["times whole numbers", "gate of shape (2, 6"])
     check_message(lambda: AttentionGate(strides=3)(x, gate), ["the strides (3, 3)"])
-    check_message(lambda: AttentionGate(strides=(2,))(x, gate), ["the strides (2,)"])
+    check_message(
+        lambda: AttentionGate(strides=(2,))(x, gate), ["one integer or 2", "strides=(2,)"]
+    )
     check_message(lambda: AttentionGate()(x, gate[:, 0]), ["equally many axes", "(2, 2, 5)"])
     check_message(lambda: AttentionGate()(x, gate[:1]), ["for every example", "(1, 3, 2, 5)"])
     check_message(

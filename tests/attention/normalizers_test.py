@@ -75,6 +75,7 @@ def test_weights_are_float32(name, dtype):
     for visible in (None, random_visible()):
         weights = normalizers.get(name)(random_scores(name, dtype), visible)
         assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+    np.testing.assert_array_equal(oracle.float64(weights)[~visible], 0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,6 +88,7 @@ def test_weights_are_float32_whatever_floatx_is(name, floatx):
     finally:
         keras.config.set_floatx("float32")
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+    np.testing.assert_array_equal(oracle.float64(weights)[~visible], 0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,5 +13,6 @@ def test_layers_on_pytorch(request):
     part += " or steps_of_arrays or lengths0 and empty_lengths or no_rows"
     part += " or magnitude or softmax and (whatever_floatx_is or hidden_places and nan)"
     part += " or padding_changes_nothing or mask-image or (axes_may_be_empty and coarse)"
+    part += " or (axes_may_be_empty and sparsemax)"
     part += " or axes_may_be_empty_or_one or not_convolved or (axes_may_be_empty and places)"
     conformance.run("torch", "not compile" if is_full else part, is_full)

@@ -180,6 +180,7 @@ def test_a_run_is_resumed_by_its_own_recipe_alone(tmp_path, monkeypatch):
     [
         ("history.csv", "date,price", "holds history.csv, and no recipe.json"),
         ("tokenizer.json", "{}", "holds tokenizer.json, and no recipe.json"),
+        ("self_critical_2", "x", "holds self_critical_2, and no recipe.json"),
         ("recipe.json", "{", "recipe.json is not the recipe of a run, or is damaged"),
         ("recipe.json", '["eggs"]', "recipe.json is not the recipe of a run"),
         ("recipe.json", '{"name": "vit_mnist"}', "recipe.json is not the recipe of a run"),

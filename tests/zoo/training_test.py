@@ -429,10 +429,10 @@ def test_a_data_set_has_no_targets_beside_it(bahdanau, dataset, sources, targets
 
 def test_entries_of_dictionaries_are_told_to_be_made_pairs(bahdanau, sources, targets):
     columns = {"en": sources, "de": targets}
-    with pytest.raises(ValueError, match="a dict of 'en', 'de'. Pass two of its entries as x and"):
+    with pytest.raises(ValueError, match="a dict of 'en', 'de'. Pass lists of its entries as x"):
         bahdanau.batches(columns)
     dataset = tf.data.Dataset.from_tensor_slices(columns)
-    with pytest.raises(ValueError, match=r"pairs of two of its entries: dataset.map\(lambda each"):
+    with pytest.raises(ValueError, match=r"Make pairs of it: dataset.map\(lambda each"):
         bahdanau.batches(dataset)
 
 

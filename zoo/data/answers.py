@@ -51,10 +51,10 @@ def spans_of_examples(examples):
     leaves = tf.nest.flatten(spec)
     are_texts = all(getattr(each, "dtype", None) == tf.string for each in leaves)
     if not are_texts or [each.shape.rank for each in leaves] != [0, 0, 0] or len(spec) != 2:
+        came = received(examples, "x, y", pair="((each[...], each[...]), each[...])")
         raise ValueError(
             "The model learns from a tf.data.Dataset of ((question, context), answer), scalar "
-            "strings, or from x=list of pairs, y=list of answers. Received: "
-            f"{received(examples, 'x, y')}."
+            f"strings, or from x=list of pairs, y=list of answers. Received: {came}."
         )
 
     def find(pair, answer):

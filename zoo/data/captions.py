@@ -177,7 +177,7 @@ def _kind(examples):
             return "annotations"
         if ranks.get("image") == (False, 0):
             return "image"
-    came = received(examples, "images, captions", takes_dictionaries=True)
+    came = received(examples, "images, captions", pair=None)
     raise ValueError(
         "The model learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
         "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "

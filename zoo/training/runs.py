@@ -23,7 +23,10 @@ BACKUP = "backup"  # folder of the states after epochs
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
 RECIPE = "recipe.json"
-RESUMED = BACKUP, BEST, HISTORY, TOKENIZER, "learning", "lessons.jsonl"  # what a run resumes from
+RESUMED = (  # patterns of what a run resumes from
+    *(BACKUP, BEST, HISTORY, TOKENIZER),
+    *("learning", "lessons.jsonl", "self_critical*", "teacher_*"),
+)
 STATES = 2  # that are kept
 
 
@@ -54,14 +57,14 @@ def require_same_recipe(run_dir, name, recipe):
         content = json.loads(path.read_text(encoding="utf-8"))
         of_run, before = content["name"], dict(content["recipe"])
     except FileNotFoundError:
-        there = [each for each in RESUMED if (path.parent / each).exists()]
+        there = sorted(each.name for pattern in RESUMED for each in path.parent.glob(pattern))
         if there:
             raise ValueError(
                 f"{run_dir} holds {', '.join(there)}, and no {RECIPE}: these are not files of a "
                 "run, which would read them or write over them. Choose another --run-dir."
             ) from None
         return
-    except (ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"{path} is not the recipe of a run, or is damaged. Choose another --run-dir."
         ) from error
