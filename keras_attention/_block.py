@@ -22,7 +22,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask, set_keras_mask
-from keras_attention._layer import ChecksMasks, as_floats, padding_mask
+from keras_attention._layer import ChecksArguments, as_floats, padding_mask
 from keras_attention._memory import attend_together
 from keras_attention._normalization import LayerNormalization
 from keras_attention._recompute import Recomputable
@@ -44,7 +44,7 @@ def _options(constructor):
     return list(inspect.signature(constructor).parameters)[1:-1]
 
 
-class ResidualBlock(ChecksMasks, Recomputable):
+class ResidualBlock(ChecksArguments, Recomputable):
     """What all blocks have in common: residual connections, normalization and feed-forward.
 
     Every argument of this constructor is an option, stored under its name, and nothing else is: the

@@ -14,7 +14,7 @@ from keras_attention._recompute import Recomputable
 from keras_attention.masks._arguments import require_visible
 
 
-class ChecksMasks:
+class ChecksArguments:
     """Mixin for layers: refuses ragged tensors, and masks that are none.
 
     It does so before Keras turns arrays into tensors.
@@ -38,7 +38,7 @@ class ChecksMasks:
         return both(as_booleans(previous_mask), get_keras_mask(inputs))
 
 
-class AttentionLayer(ChecksMasks, Recomputable):
+class AttentionLayer(ChecksArguments, Recomputable):
     """A layer called like Keras' attention layers: it checks shapes and combines masks.
 
     Attributes:

@@ -16,7 +16,7 @@ class WithinOneSequence(Approximation):
         return ops.ones((1, shape_of(query)[1]), "bool") if mask is None else mask
 
     def _padding(self, query, value, key, query_mask, value_mask, key_mask):
-        """Joins them likewise: booleans `(batch, length)`, or `None` if there are none."""
+        """Joins all padding masks: booleans `(batch, length)`, or `None` if there are none."""
         visible = None
         for name, mask, tensor in [
             ("query_mask", query_mask, query),

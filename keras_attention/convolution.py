@@ -9,7 +9,7 @@ from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
 from keras_attention._keras import is_recomputed
-from keras_attention._layer import ChecksMasks, as_floats, padding_mask, require_sequence
+from keras_attention._layer import ChecksArguments, as_floats, padding_mask, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -17,7 +17,7 @@ CONVOLUTION_NORMS = ("batch", "layer")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class ConvolutionModule(ChecksMasks, Recomputable):
+class ConvolutionModule(ChecksArguments, Recomputable):
     """The Conformer's convolution module: a gate, a depthwise convolution, a norm, an activation.
 
     $$ [a; g] = W_1 x + b_1, \\quad y_t = \\sum_n k_n \\odot (a \\odot σ(g))_{t+n} + b_k $$

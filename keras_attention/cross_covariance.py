@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention._one_sequence import WithinOneSequence
 from keras_attention._products import matmul, transposed
+from keras_attention.normalizers.dense import Softmax
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -126,7 +127,7 @@ class CrossCovarianceAttention(WithinOneSequence):
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
         cosines = matmul(query, key, transpose_a=True)
         cosines = cosines * transposed(_inverse_norms(query)) * _inverse_norms(key)
-        return ops.softmax(cosines * ops.cast(self.temperature, "float32"), axis=-1)
+        return Softmax()(cosines * ops.cast(self.temperature, "float32"))
 
     def _weights_shape(self, query_shape, value_shape):
         return (query_shape[0], self.num_heads, self.key_dim, self.key_dim)

@@ -12,7 +12,7 @@ from keras_attention._checks import (
     require_positive_integers_or_none,
 )
 from keras_attention._dense import Dense
-from keras_attention._layer import ChecksMasks, as_floats, padding_mask
+from keras_attention._layer import ChecksArguments, as_floats, padding_mask
 from keras_attention._recompute import Recomputable
 
 POOLINGS = "mean", "max", "both"
@@ -23,7 +23,7 @@ CONVOLUTIONS = {
 }
 
 
-class FeatureMapAttention(ChecksMasks, Recomputable):
+class FeatureMapAttention(ChecksArguments, Recomputable):
     """Base class of layers that multiply feature maps by weights between 0 and 1.
 
     A subclass has `_weights(x, mask)`, which returns float32 weights that broadcast to `x`, whose

@@ -8,6 +8,7 @@ import keras
 from keras_attention.retention import RetentionAttention
 
 RANK = 16  # of the projection to the decays
+FIXED = "gated", "position"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -108,4 +109,4 @@ class GatedLinearAttention(RetentionAttention):
 
     def get_config(self):
         config = super().get_config()
-        return {name: each for name, each in config.items() if name not in ("gated", "position")}
+        return {name: each for name, each in config.items() if name not in FIXED}

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_attention import scores
-from keras_attention._layer import ChecksMasks
+from keras_attention._layer import ChecksArguments
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
 from keras_attention.attention import Attention
@@ -20,7 +20,7 @@ KERNELS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class NadarayaWatson(ChecksMasks, Recomputable):
+class NadarayaWatson(ChecksArguments, Recomputable):
     """Nadaraya-Watson kernel regression: a mean of known values, weighted by their proximity.
 
     $$ f(x) = \\sum_i \\frac{K((x - x_i) / width)}{\\sum_j K((x - x_j) / width)} y_i $$

@@ -7,14 +7,14 @@ from keras import ops
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
-from keras_attention._layer import ChecksMasks, as_floats, require_sequence
+from keras_attention._layer import ChecksArguments, as_floats, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
 from keras_attention.attention import memory_attention
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionPooling(ChecksMasks, Recomputable):
+class AttentionPooling(ChecksArguments, Recomputable):
     """Pools a sequence of vectors into one, or into a few, by the attention of learned queries.
 
     $$ y_i = attend(q_i, h), \\quad q_1, …, q_n \\text{ learned} $$

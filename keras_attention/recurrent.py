@@ -7,13 +7,13 @@ from keras import ops
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import agree
-from keras_attention._layer import ChecksMasks, padding_mask
+from keras_attention._layer import ChecksArguments, padding_mask
 from keras_attention._registry import serialize
 from keras_attention.recurrent_cell import AttentionCell
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionRNN(ChecksMasks, keras.layers.Layer):
+class AttentionRNN(ChecksArguments, keras.layers.Layer):
     """Runs an `AttentionCell` over a whole sequence of inputs, as for teacher forcing.
 
     Args:

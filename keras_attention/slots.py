@@ -13,7 +13,7 @@ from keras_attention._checks import (
     require_positive_numbers,
 )
 from keras_attention._dense import Dense
-from keras_attention._layer import ChecksMasks, as_floats, padding_mask, require_sequence
+from keras_attention._layer import ChecksArguments, as_floats, padding_mask, require_sequence
 from keras_attention._normalization import LayerNormalization
 from keras_attention._products import matmul
 from keras_attention._recompute import Recomputable
@@ -22,7 +22,7 @@ from keras_attention.normalizers.base import ratio
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class SlotAttention(ChecksMasks, Recomputable):
+class SlotAttention(ChecksArguments, Recomputable):
     """Slot attention: vectors that compete for the parts of a set, such as the objects of an image.
 
     Each slot is a query to the set. The softmax is over the slots instead of the keys, so that each

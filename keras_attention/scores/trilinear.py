@@ -5,11 +5,12 @@ from keras import ops
 
 from keras_attention._initializers import for_each_head
 from keras_attention._products import matmul, transposed
-from keras_attention.scores.base import Score
+from keras_attention._split import split_after
+from keras_attention.scores.base import MatrixProduct
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Trilinear(Score):
+class Trilinear(MatrixProduct):
     """Trilinear score: a weighted sum of query, key, and their product feature by feature.
 
     $$ score(q, k) = w_q^T q + w_k^T k + w_m^T (q \\odot k) $$
@@ -36,7 +37,6 @@ class Trilinear(Score):
     [[[21.0, 6.0]]]
     """
 
-    pair_size = 1
     uses_positions = False
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
@@ -60,13 +60,13 @@ class Trilinear(Score):
         query = query * transposed(of_product) + transposed(of_key)
         return ops.concatenate([query, term], axis=-1)
 
+    def pairwise(self, query, key):
+        query, term = split_after(query, -1)
+        return super().pairwise(query, key) + term
+
     @property
     def pairwise_weights(self):
-        return []
-
-    def pairwise(self, query, key):
-        query, term = ops.split(query, [query.shape[-1] - 1], axis=-1)
-        return matmul(query, key, transpose_b=True) + term
+        return []  # `prepare_query` has used them
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
