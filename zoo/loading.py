@@ -109,7 +109,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             Or a checkpoint in the format of transformers: a folder with `config.json`, safetensors
             and a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists the
             supported models. Or an adapter of PEFT (LoRA) for one of these, which names its base:
-            the base is loaded, too, and the adapter is merged into its weights.
+            the base is loaded, too, and the adapter is merged into its weights. If it brings a head
+            of its own, `labels` are the names of what that was trained for.
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: from
             `model.save_weights`, from a training checkpoint, or from a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
@@ -362,13 +363,15 @@ def _of_checkpoint(folder, dtype, **overrides):
     from zoo.storage.kinds import is_adapter
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
+        chosen, head = {name: overrides.pop(name, None) for name in CHOSEN}, None
         if is_adapter(folder):
             adapter, folder = folder, folder_of(base_of(folder))
             files = AdaptedFiles(folder, adapter)
+            head = files.arguments_of_head(chosen["labels"], chosen["problem_type"])
         else:
             files = TensorFiles(folder)
-        chosen = {name: overrides.pop(name, None) for name in CHOSEN}
-        plan, tokenizer = read_checkpoint(folder, **chosen)
+        plan, tokenizer = read_checkpoint(folder, **{**chosen, **(head or {})})
+        names = plan.names.with_trained_head() if head else plan.names
         layers = _most_layers(plan.options)
         if layers > len(files.shapes):  # before a weight is made, layers are
             raise ValueError(
@@ -376,10 +379,10 @@ def _of_checkpoint(folder, dtype, **overrides):
                 f"{len(files.shapes)} tensors. Get all files again, from a single source."
             )
         options = {**plan.options, **overrides}
-        within = files.limit(all_are_filled=not plan.names.fresh)
+        within = files.limit(all_are_filled=not names.fresh)
         model = build(plan.architecture, tokenizer, dtype, within, **options)
         _require_size_of_reader("a checkpoint", model, overrides.get("image_size"))
-        fill(model.core, files, plan.names)
+        fill(model.core, files, names)
     settings = copy.deepcopy(model.settings)  # some can be changed in place
     of_files = {name: each for name, each in settings.items() if name not in overrides}
     model.checkpoint = folder, plan.names, of_files, "reader" in overrides

@@ -111,6 +111,10 @@ class Names(NamedTuple):
             new_settings=settings,
         )
 
+    def with_trained_head(self):
+        """Returns the names of a model whose new head is in the files."""
+        return self._replace(table={**self.table, **self.new_head}, fresh=())
+
 
 class _Entry(NamedTuple):
     """A weight of the core, and its tensor in the file."""
