@@ -27,7 +27,7 @@ from keras_attention._memory import attend_together
 from keras_attention._normalization import LayerNormalization
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
-from keras_attention.feed_forward import FeedForward
+from keras_attention.feed_forward import LAYERS, FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre", "sandwich", "output")
@@ -36,7 +36,8 @@ NORMS = {
     "layer_without_bias": functools.partial(keras.layers.LayerNormalization, center=False),
     "rms": keras.layers.RMSNormalization,
 }
-BIASES = ("attention", *PROJECTIONS, "feed_forward")
+OF_FEED_FORWARD = ("feed_forward", *LAYERS)  # all of its layers, or some
+BIASES = ("attention", *PROJECTIONS, *OF_FEED_FORWARD)
 
 
 def _options(constructor):
@@ -56,7 +57,7 @@ class ResidualBlock(ChecksArguments, Recomputable):
         can_be_parallel: Whether its parts, attention and feed-forward, may have the same input.
     """
 
-    biases = ("feed_forward",)
+    biases = OF_FEED_FORWARD
     can_be_parallel = False
 
     def __init__(
@@ -156,13 +157,19 @@ class ResidualBlock(ChecksArguments, Recomputable):
             self.hidden,
             self.activation,
             self.hidden_dropout,
-            has_bias(self.use_bias, "feed_forward"),
+            self._biases("feed_forward", LAYERS),
             self.gated,
             dtype=self.dtype_policy,
             name=name,
         )
         feed_forward.build(x_shape)
         return feed_forward
+
+    def _biases(self, part, layers):
+        """Returns the argument `use_bias` of a part with these layers."""
+        if has_bias(self.use_bias, part):
+            return True
+        return [name for name in layers if has_bias(self.use_bias, name)]
 
     def _build_feed_forward(self, x_shape):
         self.feed_forward = self._make_feed_forward("feed_forward", x_shape)
@@ -356,7 +363,7 @@ class Block(ResidualBlock):
             score=score,
             normalizer=self._another(self.normalizer),
             dropout=self.attention_dropout,
-            use_bias=self._biases_of_attention(),
+            use_bias=self._biases("attention", PROJECTIONS),
             query_key_norm=self.query_key_norm,
             joint_query_key_norm=self.joint_query_key_norm,
             soft_cap=self.soft_cap,
@@ -367,12 +374,6 @@ class Block(ResidualBlock):
         )
         attention.build(x_shape, memory_shape)
         return attention
-
-    def _biases_of_attention(self):
-        """Returns the argument `use_bias` for `MultiHeadAttention`."""
-        if has_bias(self.use_bias, "attention"):
-            return True
-        return [name for name in PROJECTIONS if has_bias(self.use_bias, name)]
 
     def _another(self, part):
         """Returns a part with the same options, but its own weights and state."""

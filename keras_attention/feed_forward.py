@@ -1,13 +1,22 @@
 """A position-wise feed-forward network."""
 
+from collections.abc import Collection
 from typing import Any
 
 import keras
 
 from keras_attention import activations
-from keras_attention._checks import plain, require_fractions, require_positive_integers
+from keras_attention._checks import (
+    has_bias,
+    parts_with_bias,
+    plain,
+    require_fractions,
+    require_positive_integers,
+)
 from keras_attention._dense import Dense
 from keras_attention._recompute import Recomputable
+
+LAYERS = ("inner", "gate", "outer")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -29,7 +38,8 @@ class FeedForward(Recomputable):
         activation: Activation of the hidden layer: a name in `keras.activations`, `"quick_gelu"`
             (CLIP), `"tanh_gelu"` (GPT-2), `"squared_relu"` (Primer), or a callable.
         dropout: Fraction of the hidden units to drop during training.
-        use_bias: Whether the layers add a bias.
+        use_bias: Whether the layers add a bias: `True`, `False`, or a collection of the names of
+            those that do.
         gated: Whether to apply the activation to a separate gate that multiplies the first layer.
 
     Input shape:
@@ -39,7 +49,8 @@ class FeedForward(Recomputable):
         Same as the input shape.
 
     Raises:
-        ValueError: If `hidden` is not a positive integer, or `dropout` is out of range.
+        ValueError: If `hidden` is not a positive integer, `dropout` is out of range, or `use_bias`
+            names another layer.
 
     Example:
 
@@ -53,7 +64,7 @@ class FeedForward(Recomputable):
         hidden: int,
         activation: Any = "relu",
         dropout: float = 0.0,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         gated: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -64,12 +75,13 @@ class FeedForward(Recomputable):
         self.hidden = plain(hidden)
         self.activation = activations.get(activation)
         self.dropout = dropout
-        self.use_bias = use_bias
+        self.use_bias = parts_with_bias("FeedForward", use_bias, LAYERS)
         self.gated = gated
 
     def build(self, x_shape):
         def dense(name, units, x_shape):
-            layer = Dense(units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
+            use_bias = has_bias(self.use_bias, name)
+            layer = Dense(units, use_bias=use_bias, dtype=self.dtype_policy, name=name)
             layer.build(x_shape)
             return layer
 

@@ -51,7 +51,8 @@ class EncoderBlock(CausalSteps, Block):
         activation, gated: Options of the feed-forward network, as for `FeedForward`.
         use_bias: Whether projections and dense layers add a bias: `True`, `False`, or a collection
             of the parts that do: `"attention"` (all its projections), `"query"`, `"key"`,
-            `"value"`, `"output"` and `"feed_forward"`.
+            `"value"`, `"output"`, `"feed_forward"` (all its layers), `"inner"`, `"gate"` and
+            `"outer"`.
         score, mask, position, num_key_value_heads, query_key_norm, joint_query_key_norm, soft_cap,
             normalizer, implementation: Options of the attention, as for `MultiHeadAttention`.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"` (Zhang and Sennrich 2019,

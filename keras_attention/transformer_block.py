@@ -1,6 +1,7 @@
 """The block of a Transformer around any attention layer."""
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -57,7 +58,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         hidden_dropout: Fraction of the hidden units of the feed-forward network to drop during
             training.
         activation, gated: Options of the feed-forward network, as for `FeedForward`.
-        use_bias: Whether the feed-forward network adds biases.
+        use_bias: Whether the feed-forward network adds biases, as for `FeedForward`.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"`, as for `EncoderBlock`.
         parallel: Whether both parts have the same input, as for `EncoderBlock`.
         shared_norm: With `parallel`, whether they share a normalization.
@@ -95,7 +96,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         dropout: float = 0.0,
         hidden_dropout: float = 0.0,
         activation: Any = "relu",
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         *,
         norm: str = "layer",
         gated: bool = False,

@@ -181,6 +181,21 @@ def test_biases_go_with_the_parts_that_are_named(part):
     assert EncoderBlock.from_config(block.get_config()).use_bias == [part]
 
 
+def test_some_layers_of_a_feed_forward_network_have_biases():
+    block = EncoderBlock(2, 8, gated=True, use_bias={"outer", "query"})
+    block.build((None, None, SIZE))
+    found = {each.path.split("/")[-2] for each in block.weights if each.name == "bias"}
+    assert found == {"query", "outer"}
+    layer = FeedForward(8, gated=True, use_bias=["gate"])
+    layer.build((None, SIZE))
+    assert [each.path for each in layer.weights if each.name == "bias"] == [layer.gate.bias.path]
+    again = FeedForward.from_config(layer.get_config())
+    again.build((None, SIZE))
+    assert again.count_params() == layer.count_params() == 3 * 8 * SIZE + 8
+    with pytest.raises(ValueError, match="FeedForward must be True, False, or a collection of inn"):
+        FeedForward(8, use_bias=["query"])
+
+
 ACTIVATIONS = {
     "quick_gelu": "quick_gelu",
     "tanh_gelu": "gelu_new",

@@ -13,6 +13,8 @@ from zoo.checkpoints.loading import read_checkpoint
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import safetensors.torch  # noqa: E402
+
 from tests.checkpoints import tiny  # noqa: E402
 from tests.checkpoints.signatures import default_signature  # noqa: E402
 
@@ -161,6 +163,23 @@ def test_settings_of_nomic_bert(tmp_path):
         path.write_text(json.dumps(config | change))
         with pytest.raises(ValueError, match=message):
             read_checkpoint(tmp_path)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_gte_in_the_files_of_its_authors(tmp_path):
+    settings = {"type_vocab_size": 0}  # as in gte-base-en-v1.5
+    theirs, pieces = tiny.save(tmp_path, "Gte", "Model", **settings)
+    expected, inputs = tiny.outputs(theirs, pieces, tiny.TEXTS[:1])
+    path = tmp_path / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    safetensors.torch.save_file({f"new.{name}": each for name, each in tensors.items()}, path)
+    states, _ = zoo.load(tmp_path).core.encode(inputs["input_ids"].numpy())
+    np.testing.assert_allclose(states, expected.last_hidden_state, atol=1e-4)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text()) | {"architectures": ["GteForQuestionAnswering"]}
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="question answering is not implemented"):
+        read_checkpoint(tmp_path)
 
 
 @pytest.mark.full

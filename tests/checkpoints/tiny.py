@@ -140,6 +140,8 @@ FAMILIES = {  # the class of a tokenizer, and settings
     },
     "MPNet": {"tokenizer": "MPNetTokenizer", **SIZES, "max_position_embeddings": 66},
     "NomicBert": {"tokenizer": "BertTokenizer", **SIZES},
+    "Gte": {**SIZES, "tokenizer": "XLMRobertaTokenizer"},
+    "JinaEmbeddingsV3": {**SIZES, "tokenizer": "XLMRobertaTokenizer"},
     "ModernBert": {
         **SIZES,
         "tokenizer": "ModernBertTokenizer",
