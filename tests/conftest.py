@@ -24,6 +24,25 @@ def pytest_collection_finish(session):
     tf_stack.extract_stack = lambda stacklevel: stack
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_network(request):
+    """Makes a network of `keras.applications` once, whose weights each backbone sets before use."""
+    if request.config.getoption("--full") or "zoo.models.backbone" not in sys.modules:
+        return
+    module = sys.modules["zoo.models.backbone"]
+    make, made = module.make_network, {}
+
+    def make_once(name, image_size, weights):
+        if weights is not None:
+            return make(name, image_size, weights)
+        key = name, image_size
+        if key not in made:
+            made[key] = make(name, image_size, None)
+        return made[key]
+
+    module.make_network = make_once
+
+
 @pytest.fixture(autouse=True)
 def every_form(request, monkeypatch):
     """With `--full`, every test of gradients computes them eagerly, in a graph and with XLA."""
