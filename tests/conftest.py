@@ -25,6 +25,21 @@ def pytest_collection_finish(session):
 
 
 @pytest.fixture(autouse=True, scope="session")
+def untuned_data():
+    """Keeps TensorFlow from tuning data sets, whose thread may be missed when an iterator ends.
+
+    It then sleeps on, for up to a minute, and the test that frees the iterator waits for it.
+    """
+    if "tensorflow" not in sys.modules:  # other backends do not need it
+        return
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    tf.data.Dataset._apply_debug_options = lambda dataset: dataset.with_options(options)
+
+
+@pytest.fixture(autouse=True, scope="session")
 def one_network(request):
     """Makes a network of `keras.applications` once, whose weights each backbone sets before use."""
     if request.config.getoption("--full") or "zoo.models.backbone" not in sys.modules:
