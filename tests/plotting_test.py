@@ -50,6 +50,7 @@ def test_weights_must_fit_the_labels(wrong):
     assert str(wrong.shape) in str(error.value)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("heads", [1, 2, 3, 5])
 def test_heads_are_drawn_side_by_side(heads):
     weights = np.random.default_rng(0).random((heads, 2, 3))
@@ -111,6 +112,7 @@ def extents(labels):
     return np.array([label.get_window_extent().extents for label in labels])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plot", ["alignment", "heads"])
 def test_many_labels_do_not_overlap(plot):
     rows = ["Ägypten"] * 2 + [""] * 298

@@ -51,7 +51,7 @@ FORMS = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", EQUATIONS)
 @pytest.mark.parametrize("training", [True, False])

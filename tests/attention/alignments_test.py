@@ -111,7 +111,7 @@ def test_the_two_equations_of_monotonic_attention_are_the_same():
 
 
 @pytest.mark.pairwise
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -124,7 +124,7 @@ def test_decoder_equals_the_equations(alignment, attention, order, training):
 
 
 @pytest.mark.pairwise
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("alignment", ALIGNMENTS)

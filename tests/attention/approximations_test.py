@@ -202,7 +202,7 @@ def test_implicit_and_explicit_masks_count_together(name):
     )
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MOST)
 def test_output_carries_the_mask_of_the_query(name):
     tokens = keras.Input((None,), dtype="int32")
@@ -215,7 +215,7 @@ def test_output_carries_the_mask_of_the_query(name):
     np.testing.assert_allclose(pooled[1], output[1, 0], atol=1e-5)
 
 
-@pytest.mark.few(28)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("junk", [np.nan, pytest.param(np.inf, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", MOST)
 def test_what_stands_at_hidden_places_has_no_effect(name, junk):
@@ -232,7 +232,7 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
@@ -251,7 +251,7 @@ def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
     np.testing.assert_array_equal(oracle.float64(gradient)[1], 0.0)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
@@ -276,7 +276,7 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
         assert difference.mean() < scale * {"float16": 2e-3, "bfloat16": 2e-2}[rounding]
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", MOST)
 def test_every_weight_gets_a_gradient(name):
     layer, x = make(name), random(BATCH, 20, SIZE)

@@ -76,7 +76,7 @@ MASKS = {
 }
 
 
-@pytest.mark.few(19)
+@pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
@@ -86,7 +86,7 @@ def test_equals_the_equations_under_every_mask(make, score, name):
     assert_like_oracle(*make(score), query, value, **MASKS[name])
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("make", [single_head, multi_head])
@@ -154,6 +154,7 @@ def test_seed_of_an_initializer_reproduces_heads_that_differ(make):
     assert np.abs(kernels[0][0] - kernels[0][1]).max() > 0.01
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("shape", [(BATCH, 1, 1), (BATCH, 1, KEYS), (BATCH, QUERIES, 1), (1, 7, 2)])
 def test_causal_mask_is_aligned_to_the_end_for_all_lengths(make, shape):
@@ -162,6 +163,7 @@ def test_causal_mask_is_aligned_to_the_end_for_all_lengths(make, shape):
     assert_like_oracle(*make(), query, value, use_causal_mask=True)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("shape", [(0, QUERIES, KEYS), (BATCH, 0, KEYS), (BATCH, QUERIES, 0)])
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("make", [single_head, multi_head])
@@ -253,7 +255,7 @@ def test_what_stands_at_padded_places_has_no_effect(make, score, junk):
         np.testing.assert_array_equal(oracle.float64(spoiled), oracle.float64(expected))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("make", [single_head, multi_head])
 def test_gradients_equal_finite_differences_of_the_equations(request, make):
     inputs = [random(1, 2, 3), random(1, 3, 3), random(1, 3, 3)]
@@ -364,6 +366,7 @@ def test_one_query_at_a_time_over_growing_keys_equals_the_causal_layer(make, sco
         )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
 def test_memory_prepared_once_serves_every_query(make, score):

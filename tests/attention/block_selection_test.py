@@ -92,7 +92,7 @@ def check(layer, query, value, causal=False, **masks):
 
 
 # around multiples of the block size
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 9, 12, 13, 16, 17, 33, 50])
 @pytest.mark.parametrize("causal", [True, False])
 def test_equals_the_reference_at_every_length(length, causal):
@@ -110,7 +110,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_options_and_padding_equal_the_reference(name, causal):
@@ -118,6 +118,7 @@ def test_options_and_padding_equal_the_reference(name, causal):
     check(make(**CASES[name]), x, x, causal, value_mask=some(BATCH, 37), query_mask=some(BATCH, 37))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lengths", [(5, 21), (21, 5)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_queries_end_with_the_keys(lengths, causal):
@@ -125,6 +126,7 @@ def test_queries_end_with_the_keys(lengths, causal):
     check(make(causal=causal), query, value, value_mask=some(BATCH, lengths[1]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_steps_of_the_selection_change_nothing(causal, monkeypatch):
     layer, x = make(num_key_value_heads=2, causal=causal), random(BATCH, 30, SIZE)
@@ -134,6 +136,7 @@ def test_steps_of_the_selection_change_nothing(causal, monkeypatch):
         assert_equal(layer(x, x), expected, 1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_few_blocks_are_exact_attention(causal):
     arguments = {"num_key_value_heads": 2, "position": "rotary"}
@@ -145,6 +148,7 @@ def test_a_few_blocks_are_exact_attention(causal):
     assert_equal(layer(x, x, **masks), exact(x, x, **masks))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_padding_anywhere_changes_nothing(causal):
     layer, x = make(causal=causal, position="rotary"), random(1, 19, SIZE)
@@ -194,6 +198,7 @@ def test_large_scores_stay_finite():
     assert all(np.isfinite(oracle.float64(each)).all() for each in found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("split", "room"), [([9, *[1] * 6], 18), ([2, 7, 6], 15)], ids=str)
 def test_steps_equal_the_whole(split, room):
     layer = make(causal=True, block_size=3, position="rotary", num_key_value_heads=2)
@@ -211,6 +216,7 @@ def test_steps_equal_the_whole(split, room):
     assert_equal(ops.concatenate(outputs, axis=1), expected)
 
 
+@pytest.mark.full
 def test_steps_after_padding_equal_the_whole_without_it():
     layer, x = make(causal=True, position="rotary"), random(BATCH, 13, SIZE)
     padded = np.concatenate([random(BATCH, 3, SIZE), x], axis=1)
@@ -259,6 +265,7 @@ def test_each_pair_stands_in_a_tile_of_its_block(tile):
         np.testing.assert_array_equal(of_tiles[row][slots[row] // tile][real], blocks[row][real])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads graphs of TensorFlow")
 @pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_no_tensor_grows_with_the_square_of_the_length(causal):

@@ -75,14 +75,14 @@ def assert_cached_equals_uncached(layer, steps=(1,) * LENGTH):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(make, score):
     assert_cached_equals_uncached(make(score=SCORES[score](score)))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("position", positions.names())
 def test_every_position(make, position):

@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -96,7 +96,7 @@ def test_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -139,7 +139,7 @@ def test_half_precision(dtype):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=0.02, rtol=ulp)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("position", positions.names())
 def test_positions(make, position):
@@ -154,6 +154,7 @@ def test_grouped_heads():
     assert_equal(*both(MultiHeadAttention, query, value, **arguments), query, value)
 
 
+@pytest.mark.full
 def test_soft_cap():
     query, value = 5 * random(BATCH, QUERIES, SIZE), 5 * random(BATCH, KEYS, SIZE)
     layers = both(multi_head, query, value, soft_cap=2.0)
@@ -224,6 +225,7 @@ class Counting(scores.Dot):
         return super().pairwise(query, key)
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="a loop is traced once")
 @pytest.mark.parametrize(
     ("mask", "expected"),
@@ -243,6 +245,7 @@ def test_tiles_that_a_mask_hides_are_never_computed(mask, expected):
     assert Counting.tiles == expected
 
 
+@pytest.mark.full
 def test_tiles_are_no_longer_than_the_blocks_of_a_mask(monkeypatch):
     monkeypatch.setattr(tiles, "LONGEST_TILE", 16)
     x = random(1, 64, SIZE)

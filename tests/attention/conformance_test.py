@@ -100,7 +100,7 @@ def visible_pairs(name, heads):
     return mask_cases.brute_force(mask_cases.ALL[name][1], *positions, BATCH, heads)
 
 
-@pytest.mark.few(70)
+@pytest.mark.few(40)
 @pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("kind", "score", "implementation", "normalizer", "mask"),
@@ -143,7 +143,7 @@ def test_equals_the_equations_in_half_precision(kind, score, implementation, dty
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=tolerance, rtol=2 * tolerance)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -170,7 +170,7 @@ def test_gradients_equal_finite_differences_of_the_equations(kind, score, implem
 ODD_SHAPES = [(2, 1, 1), (2, 1, 5), (2, 5, 1), (0, 3, 4), (3, 8, 8)]
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("shape", ODD_SHAPES)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -188,7 +188,7 @@ def test_odd_shapes(kind, score, implementation, shape):
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-5)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())

@@ -147,7 +147,7 @@ def test_half_of_a_feed_forward_network_is_added_wherever_it_is_normalized(norma
     np.testing.assert_allclose(block(X), block.output_norm(x), atol=2e-5)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -319,6 +319,7 @@ def test_trains_in_a_functional_model_that_a_file_keeps(tmp_path):
     assert block.compute_output_shape((None, 5, SIZE)) == (None, 5, SIZE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_near(dtype):
     block = randomized(ConformerBlock(2, HIDDEN, kernel_size=KERNEL))

@@ -122,6 +122,7 @@ def loop(layer, paper, inputs=INPUTS, memory=ENCODED, state=STATE, mask=MASK, no
     return np.stack(outputs, 1), np.stack(history, 1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_equals_the_equations_of_the_paper(paper):
     layer = make_layer(**COVERAGES[paper])
@@ -173,7 +174,7 @@ def test_each_head_has_a_history_and_filters_of_its_own():
 
 
 @pytest.mark.pairwise
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("coverage", COVERAGES)
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -207,6 +208,7 @@ def test_weights_of_padding_stay_zero_even_if_it_is_nan():
     assert np.isfinite(oracle.float64(gradient)).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_near_the_equations(dtype):
     layer = make_layer(dtype=dtype, **COVERAGES["both"])

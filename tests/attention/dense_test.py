@@ -26,6 +26,7 @@ def both(**options):
     return layers
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu"}, {"use_bias": False}], ids=str)
 def test_it_equals_that_of_keras(shape, options):
@@ -38,6 +39,7 @@ def test_it_equals_that_of_keras(shape, options):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("change", ["lora", "int8", "mixed_bfloat16"])
 def test_it_changes_as_that_of_keras(change):
     x = RNG.normal(size=(2, 3, 4)).astype("float32")
@@ -84,6 +86,7 @@ def test_lora_in_half_precision_keeps_small_updates_and_saves_all_digits():
     np.testing.assert_allclose(ops.convert_to_numpy(saved["0"]), [[1.001], [0.999]], rtol=1e-6)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("sizes", "given"),
     [

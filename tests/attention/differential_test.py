@@ -78,7 +78,7 @@ CASES = {  # arguments of the layer and of its call
 }
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked", "fused"])
 @pytest.mark.parametrize("name", CASES)
 def test_equals_its_equation(name, implementation):

@@ -60,7 +60,7 @@ CASES = {  # arguments of the layer and of its call
 }
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked"])
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_equation(case, implementation):
@@ -89,7 +89,7 @@ def test_open_gates_forget_nothing():
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_long_texts_in_half_precision(dtype):
     """Sums of a thousand numbers are those of float32."""
@@ -104,6 +104,7 @@ def test_long_texts_in_half_precision(dtype):
     assert np.isfinite(oracle.float64(found)).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("steps", [[1] * LENGTH, [3, 4]])
 def test_steps_with_room_behind_equal_the_call(steps):
     layer, start, found = make(num_key_value_heads=2), 0, []

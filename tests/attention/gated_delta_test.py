@@ -59,6 +59,7 @@ def float64(arrays):
     return [array.astype("float64") for array in arrays]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("length", [1, 5, delta.CHUNK, 2 * delta.CHUNK + 3])
 @pytest.mark.parametrize("corrects", [True, False])
 @pytest.mark.parametrize("decays", [1, 5])
@@ -131,6 +132,7 @@ def test_xla_differentiates_a_loop_of_unknown_length(decays):
         np.testing.assert_allclose(each, other, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.few(1)
 @needs_tensorflow
 @pytest.mark.parametrize("decays", [1, 5])
 def test_the_gradient_has_a_gradient(decays):
@@ -156,6 +158,7 @@ def test_the_gradient_has_a_gradient(decays):
     np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("fastest", "decays"),
     [

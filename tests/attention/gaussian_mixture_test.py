@@ -76,7 +76,7 @@ def test_equals_the_equation(form):
         np.testing.assert_allclose(oracle.float64(tensor), array, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_equal_finite_differences_of_the_equation(form):
     layer = make(form)

@@ -47,6 +47,7 @@ def windows(array, shift):
     return cut.reshape(-1, WINDOW * WINDOW).numpy()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shift", [1, 2])
 def test_windows_are_those_of_swin(shift):
     allowed = swin(shift).get_attn_mask(*GRID, torch.float32, "cpu").numpy() == 0

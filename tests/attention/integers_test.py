@@ -89,7 +89,7 @@ NUMBERS_OF_INPUTS = {
 }
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "x", [INTEGERS, pytest.param(BOOLEANS, marks=pytest.mark.full)], ids=["integers", "booleans"]
 )

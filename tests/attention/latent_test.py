@@ -90,7 +90,7 @@ MASKS = {
 }
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("options", [{}, {"query_latent_dim": 5}, {"use_bias": False}])
 @pytest.mark.parametrize("is_forming", [True, False])
@@ -113,7 +113,7 @@ def in_both_ways(find):
     return found
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked", "fused"])
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("lengths", [(QUERIES, KEYS), (1, KEYS), (KEYS, 1), (150, 150)])

@@ -78,7 +78,7 @@ def assert_equal(found, expected, tolerance=2e-5):
     np.testing.assert_allclose(found, expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("split", SPLITS)
@@ -100,7 +100,7 @@ def test_largest_feature_may_change_by_any_factor(scales):
     assert np.isfinite(oracle.float64(memory.sums)).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention", "Kimi delta"])
 def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
@@ -168,6 +168,7 @@ def test_gradients_pass_through_the_memory(name):
     assert_equal(found, expected, 1e-4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["softmax", "gated delta", "retention", "gated linear"])
 def test_positions_that_an_implicit_mask_hides_are_not_added(name):
     layer, x = make(name), random(BATCH, LENGTH, SIZE)

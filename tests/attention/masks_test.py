@@ -45,7 +45,7 @@ def assert_same(tile, expected):
     np.testing.assert_array_equal(np.broadcast_to(tile, expected.shape), expected)
 
 
-@pytest.mark.few(128)
+@pytest.mark.few(60)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("name", ALL)
 def test_whole_array_equals_the_definition(name, lengths):
@@ -62,7 +62,7 @@ def test_positions_may_be_any(name):
     assert_same(tile, brute_force(rule, *SCATTERED))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ALL)
 def test_compiled_tile_equals_the_definition(name):
     mask, rule = ALL[name]
@@ -70,7 +70,7 @@ def test_compiled_tile_equals_the_definition(name):
     assert_same(compiled(mask.tile)(*positions), brute_force(rule, *SCATTERED))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", ALL)
 def test_lengths_may_be_unknown(name):
@@ -96,6 +96,7 @@ OF_A_BATCH = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", OF_A_BATCH)
 def test_data_may_come_with_the_batch(name):
     make, data = OF_A_BATCH[name]
@@ -120,6 +121,7 @@ def test_more_queries_than_keys_leave_the_first_without_any():
     ]
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("name", [name for name in NUMBERS if "both ways" not in name])
 def test_the_last_query_sees_what_it_saw_in_the_full_sequence(name):
     mask, _ = NUMBERS[name]

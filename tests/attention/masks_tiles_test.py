@@ -83,7 +83,7 @@ def pairs_in(rule, queries, keys, together):
     return answers
 
 
-@pytest.mark.few(89)
+@pytest.mark.few(45)
 @pytest.mark.parametrize("size", TILES)
 @pytest.mark.parametrize("name", MAY_SEE)
 def test_no_tile_that_is_needed_is_left_out(name, size):
@@ -99,7 +99,7 @@ def test_no_tile_that_is_needed_is_left_out(name, size):
             assert (needed <= answer).all()
 
 
-@pytest.mark.few(71)
+@pytest.mark.few(35)
 @pytest.mark.parametrize("size", TILES)
 @pytest.mark.parametrize("name", SEES_ALL)
 def test_no_tile_is_called_full_that_is_not(name, size):
@@ -113,7 +113,7 @@ def test_no_tile_is_called_full_that_is_not(name, size):
             np.testing.assert_array_equal(np.broadcast_to(answer, full.shape), full)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("name", "question"),
     [*((name, "may_see") for name in MAY_SEE), *((name, "sees_all") for name in SEES_ALL)],
@@ -133,7 +133,7 @@ def test_tensors_numpy_and_integers_get_the_same_answer(name, question):
             assert one == np.broadcast_to(expected, shape)[row, column]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MAY_SEE)
 def test_compiled_answer_is_the_same(name):
     mask, _ = ALL[name]
@@ -143,7 +143,7 @@ def test_compiled_answer_is_the_same(name):
     assert (found == mask.may_see(queries, keys)).all()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", MAY_SEE)
 def test_number_of_tiles_may_be_unknown(name):

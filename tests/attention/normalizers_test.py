@@ -114,6 +114,7 @@ def test_hidden_keys_and_rows_without_keys_have_a_gradient_of_exactly_zero(name,
     assert (np.abs(gradient[visible]).max() > 0.01) == (name in SMOOTH)
 
 
+@pytest.mark.few(3)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about graphs")
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "hard"])
 def test_graphs_hold_no_infinity(name):
@@ -127,6 +128,7 @@ def test_graphs_hold_no_infinity(name):
     assert all(np.isfinite(value).all() for value in values if value.dtype.kind == "f")
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_stands_at_hidden_places_has_no_effect(name, junk):

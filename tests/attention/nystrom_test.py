@@ -134,7 +134,7 @@ def assert_like_formula(layer, *inputs, tolerance=2e-5, inverse=iterated, **mask
     np.testing.assert_allclose(oracle.float64(output), expected[0], atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kernel_size", [None, 3, 4])
 @pytest.mark.parametrize("name", MASKS)
 def test_equals_the_equations_under_every_mask(name, kernel_size):
@@ -142,7 +142,7 @@ def test_equals_the_equations_under_every_mask(name, kernel_size):
     assert_like_formula(make(kernel_size=kernel_size), *inputs, **MASKS[name])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lengths", [(1, 9), (3, 4), (4, 5), (5, 4), (8, 8), (9, 6), (6, 30)])
 def test_equals_the_equations_at_every_length(lengths):
     query, value = (random(BATCH, length, SIZE) for length in lengths)
@@ -259,7 +259,7 @@ def test_error_against_exact_attention_falls_as_landmarks_grow():
     assert errors[-1] < 1e-6
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("length", "kernel_size"), [(3, None), (9, None), (9, 3)])
 def test_padding_changes_nothing(length, kernel_size):
     layer, x = make(kernel_size=kernel_size), random(1, length, SIZE)

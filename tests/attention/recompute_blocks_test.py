@@ -57,7 +57,7 @@ def results(function, variables, *inputs, compiled=False):
     return [oracle.float64(each) for each in run(*map(tf.constant, inputs))]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @needs_tensorflow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("normalize", ["post", "pre"])

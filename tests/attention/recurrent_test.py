@@ -49,6 +49,7 @@ def run(layer, inputs=INPUTS, **arguments):
     return layer(inputs, ENCODED, return_attention_scores=True, **arguments)
 
 
+@pytest.mark.few(5)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
@@ -90,7 +91,7 @@ def test_every_state_of_the_cell_can_be_given(order):
     assert np.abs(expected - oracle.attention_rnn(layer, INPUTS, ENCODED, STATE, MASK)[0]).max() > 0
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
@@ -151,6 +152,7 @@ def test_implicit_mask_of_the_memory_counts_together_with_the_explicit_one():
     np.testing.assert_array_equal(oracle.float64(weights) > 0, both)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -258,7 +260,7 @@ def test_axes_may_be_empty_or_one(shape):
     assert weights.shape == (batch, length, memory)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dropouts", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}])
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 def test_dropout_of_the_cell_is_new_for_every_sequence(cell, dropouts):

@@ -29,6 +29,7 @@ def _same_numbers_in_any_order():
 # Scores that layers share
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "cosine", "euclidean", "boxcar"])
 def test_score_without_weights_serves_all_sizes_and_heads(name, implementation):

@@ -122,7 +122,7 @@ def test_every_argument_survives_a_config(score_class, arguments):
     check_config(score_class, arguments)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SCORES)
 def test_weights_survive_a_file(name, tmp_path):
     query, value = keras.Input((QUERIES, SIZE)), keras.Input((KEYS, SIZE))

@@ -43,6 +43,7 @@ def test_every_name_is_tested():
     assert {name.split(",")[0] for name in SCORES} == set(scores.names())
 
 
+@pytest.mark.few(40)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
@@ -61,7 +62,7 @@ def test_equals_its_equation(name, heads, size, dtype):
     )
 
 
-@pytest.mark.few(50)
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0), (0, 0)])
 def test_equals_its_equation_for_all_lengths(name, lengths):
@@ -89,7 +90,7 @@ def test_batch_may_be_empty(name):
     assert score(ops.zeros((0, 3, SIZE)), ops.zeros((0, 4, SIZE))).shape == (0, 3, 4)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
 def test_tile_of_the_prepared_is_the_tile_of_the_whole(name, heads):
@@ -120,7 +121,7 @@ def test_keys_prepared_one_by_one_are_the_keys_prepared_at_once(name):
     )
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("make", ["single head", "multi-head"])
 def test_layers_equal_the_equations_under_every_mask(name, make):
@@ -143,7 +144,7 @@ def test_layers_equal_the_equations_under_every_mask(name, make):
     np.testing.assert_allclose(oracle.float64(context), expected_context, atol=1e-4)
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("junk", [np.nan, pytest.param(np.inf, marks=pytest.mark.full)])
 def test_what_stands_at_padded_places_has_no_effect(name, junk):

@@ -90,7 +90,7 @@ def assert_compatible(symbolic, shape):
     assert all(size in (None, real) for size, real in zip(symbolic, shape, strict=True))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("lengths", [(None, None), (3, None), (3, 6)])
 def test_symbolic_shapes_equal_real_shapes(name, lengths):
@@ -105,7 +105,7 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert outputs[1].shape[-2:] == lengths
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_functional_model_equals_the_layer(name):
     layer = LAYERS[name]()
@@ -118,7 +118,7 @@ def test_functional_model_equals_the_layer(name):
     )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_output_carries_the_mask_of_the_first_input(name):
     tokens, source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")

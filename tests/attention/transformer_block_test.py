@@ -62,7 +62,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_it_adds_what_the_layer_finds(name, normalize):
@@ -100,7 +100,7 @@ def test_with_several_heads_it_is_an_encoder_block():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_unknown_lengths_are_known_when_called(name):
     inputs = keras.Input((None, SIZE))
@@ -214,7 +214,7 @@ def test_mistakes(make, message):
         make()
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize(
     "name",

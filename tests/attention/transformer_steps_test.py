@@ -46,7 +46,7 @@ def encoder_steps(block, x, split, room, mask=None, **arguments):
     ]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
@@ -79,7 +79,7 @@ CAUSAL = {
 }
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("form", FORMS)
@@ -91,7 +91,7 @@ def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, form,
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
@@ -207,7 +207,7 @@ def equal_for_tokens(blocks, caches, *encoded, memories=((), ())):
     np.testing.assert_allclose(found[is_token], oracle.float64(expected)[is_token], atol=1e-4)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("name", CAUSAL)
@@ -244,6 +244,7 @@ def test_a_step_keeps_the_shapes_of_its_cache():
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("start", "length"), [(4, 1), (np.int32(4), 1), (3, 2)])
 def test_steps_beyond_the_end_are_refused(start, length):
     room = rf"start={start} for {length} new positions, in a cache of 4\. .*larger `max_length`"

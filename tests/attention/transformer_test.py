@@ -53,7 +53,7 @@ def _same_numbers_in_any_order():
 # The equations
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_bfloat16"])
 @pytest.mark.parametrize("form", FORMS)
@@ -71,7 +71,7 @@ def test_encoder_block_equals_the_equations(form, masked, dtype):
     assert_all_close([block(x, **given)], [oracle.float64(found[0])], TOLERANCE[rounding])
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("normalize", ["post", "pre", "sandwich", "output"])
@@ -140,7 +140,7 @@ def test_activation_is_that_of_the_feed_forward_network(activation):
     np.testing.assert_allclose(oracle.float64(layer(x)), dense(layer.outer, inner), atol=1e-5)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("position", positions.names())
 def test_position_reaches_self_attention_alone(position):
     block = decoder(position=position)
@@ -177,7 +177,7 @@ def test_six_and_six_blocks_have_the_weights_of_the_base_model():
 # Masks
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_implicit_masks_equal_explicit_masks(normalize, dtype):

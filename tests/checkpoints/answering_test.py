@@ -204,6 +204,7 @@ def test_mistakes(bert):
         list(spans_of_examples(wrong))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_empty_answers_that_are_never_given_are_told(bert):
     model, _ = bert

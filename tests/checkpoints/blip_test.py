@@ -198,6 +198,7 @@ def test_generation_settings_become_the_sampler(checkpoint, tmp_path):
     assert sampler() == BeamSampler(num_beams=2, length_penalty=0.5, **AS_THERE)
 
 
+@pytest.mark.full
 def test_older_files_hold_copies_of_tied_weights(checkpoint, model, tmp_path):
     change(checkpoint[0], tmp_path, "config.json", {})
     head, path = "text_decoder.cls.predictions", tmp_path / "model.safetensors"
@@ -232,6 +233,7 @@ def test_a_tokenizer_that_knows_the_start_token(checkpoint, model, tmp_path):
     assert len(pieces) not in model.tokenizer.tokenize([name]).to_list()[0]  # it is no text
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

@@ -87,6 +87,7 @@ def test_settings_without_an_effect(checkpoint, tmp_path):
     assert zoo.load(path).core.config == zoo.load(str(checkpoint)).core.config
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -83,6 +83,7 @@ def test_the_positions_are_those_of_the_kind_of_all_layers(third, tmp_path, kind
     np.testing.assert_allclose(zoo.load(folder).core(ids), expected, atol=1e-4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cap", [..., None, 7.0])
 def test_caps_are_usual_where_a_file_has_none_and_absent_where_it_has_null(third, tmp_path, cap):
     caps = {"attn_logit_softcapping": cap, "final_logit_softcapping": cap}
@@ -133,6 +134,7 @@ def test_a_qwen_has_a_window_in_some_layers(tmp_path, family):
     continuations.check_numbers(model, theirs, pieces)
 
 
+@pytest.mark.full
 def test_a_mistral_may_have_a_window_in_some_layers(tmp_path):
     """As those of the family Ministral, as which transformers loads them."""
     given = tiny.save(tmp_path, "Mistral", "ForCausalLM", sliding_window=4)

@@ -162,6 +162,7 @@ def test_unused_projections_are_written_back(masked, tmp_path):
     np.testing.assert_array_equal(again.state_dict()[name], theirs.state_dict()[name])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_in_a_preset_without_them_they_begin_as_the_others(masked, tmp_path):
     _, _, _, model = masked

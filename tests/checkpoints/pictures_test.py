@@ -53,6 +53,7 @@ def check_numbers(model, theirs):
         np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("family", "kind"), KINDS)
 @pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
@@ -70,6 +71,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
     assert result.attention.shape == (1, 4, 4)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_the_activation_of_gpt2(tmp_path):
     theirs = save(tmp_path, "ViT", "ForImageClassification", hidden_act="gelu_new")
@@ -174,6 +176,7 @@ def test_only_the_head_learns(tmp_path):
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("family", ["ViT", "Dinov2"])
 def test_a_reader_of_larger_images(tmp_path, family):

@@ -121,7 +121,7 @@ BEFORE = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("family", "kind"), BEFORE)
 @pytest.mark.parametrize(("head", "options"), HEADS)
 def test_transformers_reads_a_new_head(tmp_path, family, kind, head, options):

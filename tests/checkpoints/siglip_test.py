@@ -183,6 +183,7 @@ def test_saved_and_back(checkpoint, model, tmp_path):
     assert again(TEXTS)["input_ids"] == pieces(TEXTS)["input_ids"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

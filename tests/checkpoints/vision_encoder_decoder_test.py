@@ -66,7 +66,7 @@ def seen(processor, photos):
     return torch.tensor(pixels), pixels.transpose(0, 2, 3, 1)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_are_those_of_transformers(checkpoints, photos, kind):
     _, model, theirs, pieces, processor = checkpoints(kind)
@@ -302,6 +302,7 @@ def test_configs_of_older_files(checkpoints, tmp_path, kind):
     assert tokenizer.vocabulary_size == words["vocab_size"]
 
 
+@pytest.mark.full
 def test_older_files_hold_copies_of_tied_weights_and_buffers(checkpoints, tmp_path):
     from safetensors.numpy import load_file, save_file
 
@@ -327,6 +328,7 @@ def test_older_files_hold_copies_of_tied_weights_and_buffers(checkpoints, tmp_pa
             np.testing.assert_array_equal(ours, others)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("kind", "setting", "message"),
     [

@@ -88,6 +88,7 @@ def read(model, sounds=SOUNDS):
     return model.reader.read(model.reader.requests(sounds)[0])[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_each_sound_alone(kind, checkpoints):

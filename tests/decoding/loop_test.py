@@ -168,7 +168,7 @@ def options_of(sampler, sources):
     return {"seeds": seeds_of(sources)} if sampler.is_random else {}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize("count", [1, 81])
 def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, count):
@@ -181,7 +181,7 @@ def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, cou
         assert_found(decoded, row, exhaustive_search(model, row, limit, length_penalty, count))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize(("num_beams", "count"), [(1, 1), (2, 1), (2, 2), (3, 2)])
 def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, count):
@@ -197,7 +197,7 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
             assert_found(decoded, row, expected)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("length_penalty", [0.0, 1.5])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("patience", "only_best_end"), [(1.0, True), (1.5, False), (None, True)])
@@ -264,6 +264,7 @@ def test_greedy_equals_a_python_loop():
         assert list(texts(decoded, row)) == [greedy_search(model, row, limit)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_log_probs_are_those_of_the_model(sampler):
     model, sources = TableModel(), np.arange(SOURCES)
@@ -325,7 +326,7 @@ def test_eager_graph_compiled_and_saved_model_agree(sampler, tmp_path):
     assert_same([saved[field] for field in decoding.Decoded._fields], eager)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 @pytest.mark.parametrize("graph", [False, True])
 def test_nothing_to_do(sampler, graph):
@@ -390,7 +391,7 @@ def test_half_precision_logits_are_summed_in_float32(dtype):
     assert_same(model.decode(*args)[:4], full.decode(*args)[:4])
 
 
-@pytest.mark.few(7)  # each sampler and each number
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_no_numbers_end_their_row_only(sampler, bad):

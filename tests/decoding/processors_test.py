@@ -159,6 +159,7 @@ OPTIONS = {
 PROMPTS = [[4, 5, 4], [6, 7, 8], [8, 8, 5], [5, 5, 5]]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "jit_compile"),
     [

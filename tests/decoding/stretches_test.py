@@ -65,7 +65,7 @@ def test_it_equals_all_room_at_once(form, sampler):
     np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-4)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("longest", "expected"),
     [
@@ -89,6 +89,7 @@ def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
     assert sorted(set(rooms)) == [BEFORE + each for each in expected]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("form", "sampler"),
     [

@@ -79,6 +79,7 @@ def test_log_probs_are_those_of_the_model(client, model):
     assert told["top_logprobs"] == [{token: log_prob} for token, log_prob in chosen]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [{}, {"logprobs": 2}], ids=["texts", "log-probabilities"])
 def test_streamed_events_put_together_are_the_completion(client, options):
     content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9, "seed": 9}

@@ -50,6 +50,7 @@ def test_steps_equal_the_full_forward_pass(core, batch):
     np.testing.assert_allclose(logits_step_by_step(core, batch), full, atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_other_precisions_give_logits_in_float32(dtype, fresh_model, batch):
     core, other = (fresh_model(dtype=each).core for each in ("float32", dtype))

@@ -97,6 +97,7 @@ def test_lists_and_data_sets_are_the_same_batches(captioner):
     np.testing.assert_array_equal(inputs["images"][::2], captioner.annotate(tf.constant(ENCODED)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "dtype", "options"),
     [

@@ -330,6 +330,7 @@ AT_ONCE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name in AT_ONCE else pytest.mark.full) for name in SHIPPED],

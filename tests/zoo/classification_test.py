@@ -44,6 +44,7 @@ def test_learns_from_lists(model):
     assert model.evaluate(images, labels, return_dict=True, verbose=0)["accuracy"] == 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["pixels", "encoded"])
 def test_data_sets_are_as_lists(model, kind):
     images, labels = pictures(8)
@@ -56,6 +57,7 @@ def test_data_sets_are_as_lists(model, kind):
     assert weights.numpy().tolist() == [1.0] * 8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "options", [{"resized": 6, "keeps_shape": True, "interpolation": "bicubic"}, {"channels": 1}]
 )
@@ -194,6 +196,7 @@ def test_labels_are_as_many_as_logits(model):
         zoo.Classifier(model.core, labels=LABELS)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
     pixels = np.zeros((4, 28, 28, 1), "uint8")

@@ -190,7 +190,7 @@ def test_weights_of_another_model_are_refused(folder, fresh_model, tmp_path_fact
         zoo.load(folder)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", [kind for kind in mutations.ARRAYS if kind not in HARMLESS])
 def test_arrays_that_no_model_has_are_refused(folder, kind):
     mutations.change_weights(folder / WEIGHTS, random.Random(5), kind)
@@ -202,6 +202,7 @@ def test_arrays_that_no_model_has_are_refused(folder, kind):
 # --------------------------------------------------------------------------------------- the sizes
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("weights", ["pretrained", None])
 @pytest.mark.parametrize("option", ["embedding_dim", "encoder_units", "decoder_units"])
 def test_a_model_is_made_as_far_as_the_file_has_weights(folder, option, weights):

@@ -65,7 +65,7 @@ def test_a_line_known_by_heart_goes_on(generator):
     assert generator.generate("the quick", 150, "greedy") == expected
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
     assert generator.generate(prompt, 21, "greedy") == by_hand(generator, prompt, 21)
@@ -222,6 +222,7 @@ def test_beam_search_returns_several(generator):
 # ------------------------------------------------------------------------------------ stop strings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("stop", ["over", ["lazy", "over"], ["x", "over", "jumps over"]])
 def test_a_text_ends_before_a_stop_string(generator, stop):
     stops = [stop] if isinstance(stop, str) else stop

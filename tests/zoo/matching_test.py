@@ -175,6 +175,7 @@ def test_a_causal_tower_pools_at_the_end_token():
     assert np.abs(found[0] - found[2]).max() > 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_the_scale_is_100_at_most(dtype):
     core = Clip(50, **TINY, temperature=1e-3, dtype=dtype)

@@ -103,6 +103,7 @@ def test_images_of_another_size_have_interpolated_positions(preset):
         zoo.load(folder, labels=["a", "b"], image_size=16)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

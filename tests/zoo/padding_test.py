@@ -28,6 +28,7 @@ def tokenizer(pad="<pad>", start="<s>"):
     return Tokenizer(definition, {"pad": pad, "start": start, "end": "</s>"})
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("name", ["text_encoder_embedding", "transformer_lm_embedding"])
 @pytest.mark.parametrize("pad", ["<pad>", "</s>"])

@@ -40,7 +40,7 @@ def test_every_model_with_a_reader_is_tested():
     assert {*CASES} == {*with_reader, "clip"}
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_reader_of_another_kind_is_refused(name):
     needs = ARCHITECTURES[name].needs

@@ -51,7 +51,7 @@ def model(fresh_model):
     return fresh_model("luong_nmt")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "architecture",
     ["bahdanau_nmt", "luong_nmt", "transformer_nmt", "transformer_lm", "show_attend_tell"],
@@ -186,6 +186,7 @@ def test_a_card_of_other_types_is_not_saved(model, tmp_path, wrong):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["luong_nmt", "luong_nmt_multi30k_en_de"])
 def test_a_preset_may_have_the_name_of_a_model(model, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -32,6 +32,7 @@ def test_the_smallest_model_has_the_published_size():
 
 
 # Windows that divide the image, and an image of the size of one.
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("grid", "window", "shift", "effective"),
     [((6, 9), 3, 0, 3), ((6, 9), 3, 1, 3), ((8, 4), 4, 2, 4), ((2, 4), 3, 1, 2)],
@@ -95,6 +96,7 @@ def test_merging_is_a_product_of_four_neighbors():
     np.testing.assert_allclose(found, four @ layer.reduction.kernel.numpy(), atol=1e-5)
 
 
+@pytest.mark.full
 def test_blocks_are_recomputed_with_the_windows_of_their_image():
     images = [random(1, *shape, 3) for shape in ((12, 16), (4, 7))]
     gradients = []

@@ -171,6 +171,7 @@ def test_a_chunk_has_room_for_a_token(byte_tokenizer):
         TextReader(byte_tokenizer, max_length=2)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -193,6 +194,7 @@ def test_what_an_encoder_cannot_take_is_named(encoder, options, message):
         zoo.load(encoder, **options)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dataset", [(["a", "b"], [0, 1]), [["a", "b"]], [1, 2]])
 def test_data_sets_of_anything_but_texts_are_told(encoder, dataset):
     model = zoo.load(encoder)

@@ -101,6 +101,7 @@ def test_steps_of_a_language_model_equal_the_full_forward_pass(position, normali
         np.testing.assert_allclose(found, full[:, prompt - 1 :], atol=2e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -124,7 +125,7 @@ def test_some_blocks_have_a_window(options):
         np.testing.assert_allclose(found, full[:, prompt - 1 :], atol=2e-5)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("position", POSITIONS)
 def test_padding_in_front_of_a_prompt_changes_nothing(position):
     core = language_model(position)
@@ -150,6 +151,7 @@ def test_padding_of_the_source_changes_nothing(position):
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-5)
 
 
+@pytest.mark.full
 def test_steps_in_half_precision_stay_near_the_full_forward_pass():
     core = translator(dtype="mixed_bfloat16")
     full = core({"source_ids": SOURCE, "target_ids": TARGET}).numpy()
@@ -275,6 +277,7 @@ def test_a_language_model_has_the_size_of_its_parts():
     assert core.count_params() == 259 * 288 + 6 * (12 * 288 * 288 + 4 * 288) + 2 * 288
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [translator, language_model])
 def test_every_weight_learns(make):
     core = make()
@@ -293,6 +296,7 @@ def test_dropout_acts_in_training_alone():
     assert np.abs(core(SOURCE, training=True) - core(SOURCE)).max() > 0.1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [translator, language_model])
 def test_weights_of_all_blocks_come_with_the_logits(make):
     core = make()
@@ -368,6 +372,7 @@ def test_gradients_of_tokens_keep_double_precision():
     np.testing.assert_allclose(tape.gradient(total, table)[1], 1 / 3, rtol=1e-15)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "make",
     [

@@ -65,6 +65,7 @@ def test_sinusoids_tell_rows_and_columns():
         np.testing.assert_allclose(table[row, column], np.concatenate(parts), atol=1e-6)
 
 
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("pooling", ["first", "mean", "both"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal", "rotary"])
