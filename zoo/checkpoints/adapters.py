@@ -15,7 +15,7 @@ from zoo.storage.kinds import ADAPTER, HUB, LARGEST_CONFIG, REPOSITORY
 WEIGHTS = "adapter_model"
 _OUTER = "base_model.model."
 _UPDATE = re.compile(r"(.+)\.lora_(A|B|magnitude_vector)(\.default)?(\.weight)?")
-_OUTPUT = re.compile(
+_OUTPUT = re.compile(  # the weight of the last layer of a head
     r"(.+\.)?(classifier(\.dense|\.out_proj)?|classification_head\.out_proj|score|qa_outputs)\.weight"
 )
 _PROBLEM_TYPES = {"TOKEN_CLS": TAGS, "QUESTION_ANS": ANSWERS}  # by PEFT's `task_type`
@@ -24,8 +24,8 @@ _WITHOUT_MEANING = (  # for merging
     "auto_mapping",
     "base_model_name_or_path",
     "ensure_weight_tying",
-    "exclude_modules",
     "eva_config",
+    "exclude_modules",
     "inference_mode",
     "layers_pattern",
     "layers_to_transform",
@@ -109,7 +109,7 @@ class AdaptedFiles(TensorFiles):
         self._root = 0.5 if settings.take("use_rslora", default=False) else 1.0
         self._is_upright = settings.take("fan_in_fan_out", default=False)
         self._task = settings.take("task_type", default=None)
-        whole = settings.take("modules_to_save", default=())
+        trained = settings.take("modules_to_save", default=())
         settings.ignore("use_dora", *_WITHOUT_MEANING)  # the names of the tensors tell the former
         settings.require_all_seen()
         self._folder_of_adapter, self._adapter = adapter, TensorFiles(adapter, WEIGHTS)
@@ -120,12 +120,12 @@ class AdaptedFiles(TensorFiles):
             found = _UPDATE.fullmatch(inner)
             if found is not None:
                 updates.setdefault(found[1], {})[found[2]] = name
-            elif any(f"{layer}." in inner for layer in whole):  # PEFT looks at ends of names
+            elif any(f"{layer}." in inner for layer in trained):  # PEFT looks at ends of names
                 self._replaced[self._in_base(inner) or inner] = name
             else:
                 raise ValueError(
                     f"The adapter in {adapter} holds {name}, which is not implemented: it should "
-                    f"hold low-rank updates, and the layers {[*whole]} of modules_to_save. Merge "
+                    f"hold low-rank updates, and the layers {[*trained]} of modules_to_save. Merge "
                     "it into its base with PEFT: merge_and_unload()."
                 )
         for layer, names in updates.items():
