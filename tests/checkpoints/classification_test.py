@@ -280,6 +280,9 @@ def test_new_heads(tmp_path):
     assert isinstance(model, zoo.Scorer)
     model = zoo.load(str(tmp_path), labels=["loud"], problem_type=MULTI)
     assert (model.problem_type, model.labels) == (MULTI, ["loud"])
+    remembered = model.checkpoint[2]["labels"]
+    assert remembered == ["loud"]
+    assert remembered.tracker is model.labels.tracker  # that of a copy would hold all weights again
     with pytest.raises(ValueError, match="become one with problem_type='multi_label.*labels="):
         zoo.load(str(tmp_path), problem_type=MULTI)
     with pytest.raises(ValueError, match="Regression has no labels"):
