@@ -7,7 +7,6 @@ load nothing are fast.
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import inspect
 import os
@@ -356,6 +355,8 @@ def _with_labels(trained, weights, dtype, overrides):
 
 def _of_checkpoint(folder, dtype, **overrides):
     """Returns the task of a Hugging Face checkpoint."""
+    import keras
+
     from zoo.checkpoints.adapters import AdaptedFiles, base_of
     from zoo.checkpoints.loading import read_checkpoint
     from zoo.checkpoints.names import fill
@@ -383,7 +384,8 @@ def _of_checkpoint(folder, dtype, **overrides):
         model = build(plan.architecture, tokenizer, dtype, within, **options)
         _require_size_of_reader("a checkpoint", model, overrides.get("image_size"))
         fill(model.core, files, names)
-    settings = copy.deepcopy(model.settings)  # some can be changed in place
+    # Some can be changed in place; those that Keras tracks refer to the model, weights and all.
+    settings = keras.tree.map_structure(lambda each: each, model.settings)
     of_files = {name: each for name, each in settings.items() if name not in overrides}
     model.checkpoint = folder, plan.names, of_files, "reader" in overrides
     return model

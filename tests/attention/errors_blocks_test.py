@@ -139,7 +139,7 @@ MISTAKES = {
     ),
     "bias of an unknown part of a Conformer": (
         lambda: ConformerBlock(2, 8, use_bias=["convolutions"]),
-        ["`use_bias` of ConformerBlock", "feed_forward, convolution", "convolutions"],
+        ["`use_bias` of ConformerBlock", "outer, convolution", "convolutions"],
     ),
     "block on a single vector": (
         lambda: EncoderBlock(2, 8)(QUERY[:, 0]),

@@ -169,7 +169,7 @@ def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bart_classifier")
     labels = dict(enumerate(["contradiction", "neutral", "entailment"]))
     theirs, pieces = tiny_translators.save_bart(
-        folder, "ForSequenceClassification", id2label=labels
+        folder, "ForSequenceClassification", id2label=labels, layers=1
     )
     return folder, theirs, pieces, zoo.load(folder)
 

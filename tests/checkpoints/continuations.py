@@ -7,7 +7,7 @@ import pytest
 import zoo
 from tests.checkpoints import tiny
 
-LENGTH = 6
+LENGTH = 4
 PROMPTS = ["The cats", "Trains and boats and planes are passing", "a", "for you: "]
 
 

@@ -26,6 +26,11 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return zoo.load(str(checkpoint))
+
+
 def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
     """Returns the path of a checkpoint with other settings or tensors."""
     for path in checkpoint.iterdir():
@@ -39,8 +44,8 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
     return str(tmp_path)
 
 
-def test_other_files(checkpoint, tmp_path):
-    expected = zoo.load(str(checkpoint)).core.get_weights()
+def test_other_files(checkpoint, model, tmp_path):
+    expected = model.core.get_weights()
     tensors = safetensors.torch.load_file(checkpoint / "model.safetensors")
     for path in checkpoint.iterdir():
         if path.name != "model.safetensors":
@@ -71,20 +76,20 @@ def test_other_files(checkpoint, tmp_path):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_weights_of_half_precision(checkpoint, dtype):
-    half, whole = (zoo.load(str(checkpoint), dtype=each) for each in (dtype, "float32"))
-    for rounded, weight in zip(half.core.weights, whole.core.weights, strict=True):
+def test_weights_of_half_precision(checkpoint, model, dtype):
+    half = zoo.load(str(checkpoint), dtype=dtype)
+    for rounded, weight in zip(half.core.weights, model.core.weights, strict=True):
         expected = keras.ops.cast(weight.value, rounded.dtype)
         np.testing.assert_array_equal(rounded.numpy(), expected.numpy())
     assert dtype in {weight.dtype for weight in half.core.weights}
 
 
-def test_settings_without_an_effect(checkpoint, tmp_path):
+def test_settings_without_an_effect(checkpoint, model, tmp_path):
     """Versions 2 and 3 of transformers wrote all settings; only heads for masks tie weights."""
     old = {"pruned_heads": {}, "length_penalty": 1.0, "max_length": 20, "do_sample": False}
     old |= {"num_beams": 1, "repetition_penalty": 1.0, "tf_legacy_loss": False}
     path = changed(checkpoint, tmp_path, {**old, "tie_word_embeddings": False})
-    assert zoo.load(path).core.config == zoo.load(str(checkpoint)).core.config
+    assert zoo.load(path).core.config == model.core.config
 
 
 @pytest.mark.few(8)

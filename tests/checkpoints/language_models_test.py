@@ -44,7 +44,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, case):
     family, settings = CASES[case]

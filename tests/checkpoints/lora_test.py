@@ -135,6 +135,7 @@ def test_a_checkpoint_holds_the_sums(tmp_path):
     np.testing.assert_allclose(again.core(ids), expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_compiled_model_must_be_compiled_again(folder):
     model = zoo.load(str(folder), labels=LABELS)
     model.compile(run_eagerly=True)

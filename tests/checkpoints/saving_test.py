@@ -125,7 +125,7 @@ BEFORE = [
 @pytest.mark.parametrize(("family", "kind"), BEFORE)
 @pytest.mark.parametrize(("head", "options"), HEADS)
 def test_transformers_reads_a_new_head(tmp_path, family, kind, head, options):
-    _, pieces = tiny.save(tmp_path / "theirs", family, kind)
+    _, pieces = tiny.save(tmp_path / "theirs", family, kind, num_hidden_layers=1)
     model = changed(zoo.load(tmp_path / "theirs", **options))
     path = zoo.save_checkpoint(model, tmp_path / "ours")
     theirs = getattr(transformers, family + head)

@@ -105,6 +105,7 @@ def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     np.testing.assert_allclose(model.embed(images=photos), expected, atol=0.02)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_labels_have_probabilities_of_their_own(checkpoint, model, photos):
     _, theirs, pieces, processor = checkpoint
     labels = ["A cat.", "a mat", "the boats"]

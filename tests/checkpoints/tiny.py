@@ -203,7 +203,8 @@ def tokenizer(name, timestamps=4):
         "GemmaTokenizer",
         "Siglip2Tokenizer",
     ):  # need a piece for each byte
-        trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
+        # Few merges: they are eager steps, in each text and in each word of the vocabulary.
+        trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 80)
         model = json.loads(trained.backend_tokenizer.to_str())["model"]
         is_llama = name == "LlamaTokenizer"
         special = ["<unk>", "<s>", "</s>"] if is_llama else ["<pad>", "<eos>", "<bos>", "<unk>"]

@@ -90,13 +90,14 @@ def look_more(model):
                 weight.mul_(4.0)
 
 
-def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generation):
+def save_bart(folder, kind="ForConditionalGeneration", id2label=None, layers=2, **generation):
     """Like `save`, for a BART.
 
     Args:
         folder: Folder for the checkpoint.
         kind: What the class does.
         id2label: Dictionary of labels, for a classifier.
+        layers: Number of layers of each stack.
         **generation: Generation settings.
     """
     pieces = tokenizer("RobertaTokenizer")
@@ -104,7 +105,7 @@ def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generati
         f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("pad", "bos", "eos")
     }
     config = transformers.BartConfig(
-        **STACKS,
+        **{**STACKS, "encoder_layers": layers, "decoder_layers": layers},
         **ids,
         vocab_size=len(pieces),
         d_model=16,
