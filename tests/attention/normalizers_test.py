@@ -128,7 +128,6 @@ def test_graphs_hold_no_infinity(name):
     assert all(np.isfinite(value).all() for value in values if value.dtype.kind == "f")
 
 
-@pytest.mark.few(12)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 3e38])
 def test_what_stands_at_hidden_places_has_no_effect(name, junk):

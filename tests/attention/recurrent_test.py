@@ -49,7 +49,6 @@ def run(layer, inputs=INPUTS, **arguments):
     return layer(inputs, ENCODED, return_attention_scores=True, **arguments)
 
 
-@pytest.mark.few(5)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
