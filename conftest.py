@@ -66,17 +66,18 @@ def pytest_collection_modifyitems(config, items):
 
 def _chosen(cases):
     """Returns the cases of a test that run without `--full`."""
-    if cases[0].get_closest_marker("pairwise"):
-        cases = _pairwise(cases)
-    few = cases[0].get_closest_marker("few")
-    if few:
-        number = min(*few.args, len(cases))
-        cases = [cases[(2 * place + 1) * len(cases) // (2 * number)] for place in range(number)]
-    return [
+    cases = [
         case
         for case in cases
         if not case.get_closest_marker("full") and not case.nodeid.endswith(DOCTESTS_WITH_FULL)
     ]
+    if cases and cases[0].get_closest_marker("pairwise"):
+        cases = _pairwise(cases)
+    few = cases[0].get_closest_marker("few") if cases else None
+    if few:
+        number = min(*few.args, len(cases))
+        cases = [cases[(2 * place + 1) * len(cases) // (2 * number)] for place in range(number)]
+    return cases
 
 
 def _pairwise(cases):

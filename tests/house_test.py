@@ -5,6 +5,8 @@ import configparser
 import graphlib
 import importlib.metadata
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -141,3 +143,29 @@ def test_what_is_imported_is_installed():
         for library in libraries(file):
             distribution = NAMES_IN_INDEX.get(library, library).replace("_", "-")
             assert distribution in known, f"{name} imports {library}, which is not in setup.cfg"
+
+
+FEW = """
+import pytest
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("case", [1, 2, pytest.param(3, marks=pytest.mark.full), 4])
+def test_few(case):
+    pass
+
+
+@pytest.mark.full
+@pytest.mark.few(1)
+@pytest.mark.parametrize("case", [1, 2])
+def test_full(case):
+    pass
+"""
+
+
+def test_few_cases_are_chosen_among_those_that_run(tmp_path):
+    shutil.copy(REPOSITORY / "conftest.py", tmp_path)
+    (tmp_path / "few_test.py").write_text(FEW)
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "few_test.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "few_test.py::test_few[2]\n\n1/6 tests" in result.stdout, result.stdout

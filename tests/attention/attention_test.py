@@ -255,7 +255,6 @@ def test_what_stands_at_padded_places_has_no_effect(make, score, junk):
         np.testing.assert_array_equal(oracle.float64(spoiled), oracle.float64(expected))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("make", [single_head, multi_head])
 def test_gradients_equal_finite_differences_of_the_equations(request, make):
     inputs = [random(1, 2, 3), random(1, 3, 3), random(1, 3, 3)]

@@ -82,7 +82,6 @@ def test_each_block_drops_other_places():
     assert len(np.unique(found[8:].round(4))) > 4, "blocks drop the same places"
 
 
-@pytest.mark.full
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others derive it themselves")
 @pytest.mark.parametrize("mask", [pytest.param(None, marks=pytest.mark.full), "causal"])
 def test_gradient_of_a_gradient(mask):

@@ -196,7 +196,6 @@ def test_labels_are_as_many_as_logits(model):
         zoo.Classifier(model.core, labels=LABELS)
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
     pixels = np.zeros((4, 28, 28, 1), "uint8")

@@ -278,7 +278,6 @@ def test_plots(model, embedder, photos):
     assert [each.get_text() for each in axes.get_yticklabels()] == list(map(str, found.names))
 
 
-@pytest.mark.full
 def test_command_for_images(run, embedder, matcher, photos, folder):
     for model, query in ((embedder, folder / "2.png"), (matcher, folder / "2.png")):
         found = run(model, query, folder, "-k", 2)
