@@ -41,7 +41,7 @@ def pytest_collection_finish(session):
     """Excludes the objects of imported libraries from the garbage collection at every trace."""
     gc.freeze()
     if not session.config.getoption("--full"):  # with it, garbage would not fit in memory
-        gc.set_threshold(50_000, 20, 100_000)  # a collection of everything takes half a minute
+        gc.set_threshold(50_000, 20, 100_000)  # everything is much, and rarely garbage
 
 
 def pytest_sessionfinish():
