@@ -364,15 +364,18 @@ def _of_checkpoint(folder, dtype, **overrides):
     from zoo.storage.kinds import is_adapter
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
-        chosen, head = {name: overrides.pop(name, None) for name in CHOSEN}, None
+        chosen = {name: overrides.pop(name, None) for name in CHOSEN}
         if is_adapter(folder):
             adapter, folder = folder, folder_of(base_of(folder))
             files = AdaptedFiles(folder, adapter)
             head = files.arguments_of_head(chosen["labels"], chosen["problem_type"])
+            plan, tokenizer = read_checkpoint(folder, **{**chosen, **(head or {})})
+            files.require_own_output(plan.names)
+            names = plan.names.with_trained_head() if head else plan.names
         else:
             files = TensorFiles(folder)
-        plan, tokenizer = read_checkpoint(folder, **{**chosen, **(head or {})})
-        names = plan.names.with_trained_head() if head else plan.names
+            plan, tokenizer = read_checkpoint(folder, **chosen)
+            names = plan.names
         layers = _most_layers(plan.options)
         if layers > len(files.shapes):  # before a weight is made, layers are
             raise ValueError(

@@ -215,6 +215,22 @@ def test_other_adapters_are_told(settings, told, tmp_path):
         zoo.load(adapter)
 
 
+def test_a_new_table_that_was_the_output_layer_is_told(tmp_path):
+    """PEFT unties the two."""
+    settings = {"modules_to_save": ["embed_tokens"]}
+    adapter, *_ = save(tmp_path, "Qwen2", "ForCausalLM", ["q_proj"], **settings)
+    with pytest.raises(ValueError, match="model.embed_tokens.weight, which in its base is also lm"):
+        zoo.load(adapter)
+
+
+def test_lengths_that_are_missing_are_told(tmp_path):
+    adapter, *_ = save(tmp_path, "Llama", "ForCausalLM", ["q_proj"])
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
+    with pytest.raises(ValueError, match="there should be A, B, magnitude_vector"):
+        zoo.load(adapter)
+
+
 def test_an_adapter_of_another_model_is_told(tmp_path):
     adapter, *_ = save(tmp_path, "Llama", "ForCausalLM", ["q_proj"])
     path = adapter / "adapter_model.safetensors"

@@ -110,7 +110,8 @@ class AdaptedFiles(TensorFiles):
         self._is_upright = settings.take("fan_in_fan_out", default=False)
         self._task = settings.take("task_type", default=None)
         trained = settings.take("modules_to_save", default=())
-        settings.ignore("use_dora", *_WITHOUT_MEANING)  # the names of the tensors tell the former
+        has_lengths = settings.take("use_dora", default=False)
+        settings.ignore(*_WITHOUT_MEANING)
         settings.require_all_seen()
         self._folder_of_adapter, self._adapter = adapter, TensorFiles(adapter, WEIGHTS)
         self._updates, self._replaced = {}, {}
@@ -128,6 +129,7 @@ class AdaptedFiles(TensorFiles):
                     f"hold low-rank updates, and the layers {[*trained]} of modules_to_save. Merge "
                     "it into its base with PEFT: merge_and_unload()."
                 )
+        parts = {"A", "B", "magnitude_vector"} if has_lengths else {"A", "B"}
         for layer, names in updates.items():
             weight = self._in_base(f"{layer}.weight")
             if weight is None:
@@ -135,20 +137,21 @@ class AdaptedFiles(TensorFiles):
                     f"The adapter in {adapter} changes {layer}.weight, which {base} lacks: it is "
                     "of another model."
                 )
-            self._updates[weight] = self._update(layer, names)
+            self._updates[weight] = self._update(layer, names, parts)
         self.shapes |= {own: self._adapter.shapes[name] for own, name in self._replaced.items()}
 
     def _in_base(self, name):
         """Returns the name of a tensor in the base, whose files may leave out a prefix."""
         return next((each for each in (name, name.partition(".")[2]) if each in self.shapes), None)
 
-    def _update(self, layer, names):
-        """Returns the `_Update` of a layer."""
+    def _update(self, layer, names, parts):
+        """Returns the `_Update` of a layer, which must have these parts."""
         shapes = {part: self._adapter.shapes[name] for part, name in names.items()}
-        if {"A", "B"} - {*names} or len(shapes["A"]) != 2:
+        if names.keys() != parts or len(shapes["A"]) != 2:
             raise ValueError(
                 f"The adapter in {self._folder_of_adapter} updates {layer} by {shapes}, which is "
-                "not implemented: there should be two matrices, A and B."
+                f"not implemented: there should be {', '.join(sorted(parts))}, the first two of "
+                "them matrices."
             )
         alpha, alphas = self._alpha
         for pattern, own in alphas.items():
@@ -191,6 +194,23 @@ class AdaptedFiles(TensorFiles):
                 f"Received: labels={labels!r}."
             )
         return {"labels": labels, "problem_type": asked}
+
+    def require_own_output(self, names):
+        """Raises a `ValueError` for a new table of embeddings that is also the output layer.
+
+        In PEFT the output layer keeps the table of the base.
+
+        Args:
+            names: `Names` of the model.
+        """
+        for output, table in names.tied.items():
+            is_used = not any(re.fullmatch(pattern, output) for pattern in names.unused)
+            if is_used and output not in self.shapes and self._in_base(table) in self._replaced:
+                raise ValueError(
+                    f"The adapter in {self._folder_of_adapter} brings {table}, which in its base "
+                    f"is also {output}, and no longer is with the adapter: this is not "
+                    "implemented. Merge it into its base with PEFT: merge_and_unload()."
+                )
 
     def read(self, name, first=0, last=None):
         if name in self._replaced:

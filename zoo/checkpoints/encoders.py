@@ -3,6 +3,7 @@
 import re
 
 from zoo.checkpoints.generation import ignore_generation
+from zoo.checkpoints.names import Part
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.sentence_transformers import DENSE, is_embedder, lowers_case, pooled
 from zoo.checkpoints.settings import REGRESSION, settings_of_labels
@@ -53,6 +54,20 @@ def head_of(settings, folder):
     if settings.makes_head:
         return "tags" if is_of_tags and settings.new_labels else "labels"
     return "embedding" if is_embedder(folder) else head
+
+
+def joint_projections(layer, size):
+    """Returns the names of the projections of queries, keys and values, in this order one layer.
+
+    Args:
+        layer: Name of the layer in the file.
+        size: Number of outputs of each.
+    """
+    found = {}
+    for number, role in enumerate(("query", "key", "value")):
+        part = Part(layer, -1, number * size, (number + 1) * size)
+        found[f"blocks.{{}}.attention.{role}_projection"] = part
+    return found
 
 
 def encoder_plan(settings, folder, head, options, heads, names):

@@ -1,7 +1,7 @@
 """GTE (Zhang et al. 2024, mGTE): BERT with rotary positions and a gated feed-forward network."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
 from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 from zoo.checkpoints.tensor_files import TensorFiles
@@ -38,13 +38,11 @@ def plan(settings, folder):
     is_of_authors = any(name.startswith(OF_AUTHORS) for name in TensorFiles(folder).shapes)
     prefix = OF_AUTHORS if is_of_authors else "gte."
     block, embeddings = prefix + "encoder.layer.{}.", prefix + "embeddings."
-    joint, gated = block + "attention.qkv_proj", block + "mlp.up_gate_proj"
+    gated = block + "mlp.up_gate_proj"
     table = {
         "embedding.tokens": embeddings + "word_embeddings.weight",
         "embedding.norm": embeddings + "LayerNorm",
-        "blocks.{}.attention.query_projection": Part(joint, -1, 0, size),
-        "blocks.{}.attention.key_projection": Part(joint, -1, size, 2 * size),
-        "blocks.{}.attention.value_projection": Part(joint, -1, 2 * size, None),
+        **joint_projections(block + "attention.qkv_proj", size),
         "blocks.{}.attention.output_projection": block + "attention.o_proj",
         "blocks.{}.attention_norm": block + "attn_ln",
         "blocks.{}.feed_forward.inner": Part(gated, -1, 0, hidden),

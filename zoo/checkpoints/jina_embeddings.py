@@ -1,8 +1,8 @@
 """jina-embeddings-v3 (Sturua et al. 2024): XLM-RoBERTa with rotary positions."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
+from zoo.checkpoints.names import Names
 from zoo.checkpoints.roberta import HEADS, TIED, UNUSED
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
@@ -29,14 +29,11 @@ def plan(settings, folder):
         "pooling": "mean" if head == "embedding" else "first",
     }
     block = PREFIX + "encoder.layers.{}."
-    joint = block + "mixer.Wqkv"
     table = {
         "embedding.tokens": PREFIX + "embeddings.word_embeddings.weight",
         "embedding.segments": PREFIX + "embeddings.token_type_embeddings.weight",
         "embedding.norm": PREFIX + "emb_ln",
-        "blocks.{}.attention.query_projection": Part(joint, -1, 0, size),
-        "blocks.{}.attention.key_projection": Part(joint, -1, size, 2 * size),
-        "blocks.{}.attention.value_projection": Part(joint, -1, 2 * size, None),
+        **joint_projections(block + "mixer.Wqkv", size),
         "blocks.{}.attention.output_projection": block + "mixer.out_proj",
         "blocks.{}.attention_norm": block + "norm1",
         "blocks.{}.feed_forward.inner": block + "mlp.fc1",

@@ -4,7 +4,7 @@ import keras
 
 from keras_attention.positions import Rotary
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
 from zoo.checkpoints.names import Names, Part
 
 HEAD = {"transform": "head.dense", "transform_norm": "head.norm", "output_layer": "classifier"}
@@ -74,14 +74,12 @@ def plan(settings, folder):
         "pooling": "mean" if head == "embedding" else pooling,
     }
     block = "model.layers.{}."
-    qkv, gated = block + "attn.Wqkv", block + "mlp.Wi"
+    gated = block + "mlp.Wi"
     table = {
         "embedding.tokens": "model.embeddings.tok_embeddings.weight",
         "embedding.norm": "model.embeddings.norm",
         "blocks.{}.attention_norm": block + "attn_norm",
-        "blocks.{}.attention.query_projection": Part(qkv, -1, 0, size),
-        "blocks.{}.attention.key_projection": Part(qkv, -1, size, 2 * size),
-        "blocks.{}.attention.value_projection": Part(qkv, -1, 2 * size, None),
+        **joint_projections(block + "attn.Wqkv", size),
         "blocks.{}.attention.output_projection": block + "attn.Wo",
         "blocks.{}.feed_forward_norm": block + "mlp_norm",
         "blocks.{}.feed_forward.gate": Part(gated, -1, 0, hidden),

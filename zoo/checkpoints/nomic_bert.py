@@ -4,8 +4,8 @@ import keras
 
 from keras_attention.positions import Rotary
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
+from zoo.checkpoints.names import Names
 from zoo.checkpoints.rotary import settings_of_rotary
 
 PREFIX = "nomic_bert."
@@ -59,14 +59,11 @@ def plan(settings, folder):
         "pooler": "tanh" if head == "labels" else None,
         "pooling": "mean" if head == "embedding" else "first",
     }
-    joint = BLOCK + "attn.Wqkv"
     table = {
         "embedding.tokens": PREFIX + "embeddings.word_embeddings.weight",
         "embedding.segments": PREFIX + "embeddings.token_type_embeddings.weight",
         "embedding.norm": PREFIX + "emb_ln",
-        "blocks.{}.attention.query_projection": Part(joint, -1, 0, size),
-        "blocks.{}.attention.key_projection": Part(joint, -1, size, 2 * size),
-        "blocks.{}.attention.value_projection": Part(joint, -1, 2 * size, None),
+        **joint_projections(BLOCK + "attn.Wqkv", size),
         "blocks.{}.attention.output_projection": BLOCK + "attn.out_proj",
         "blocks.{}.attention_norm": BLOCK + "norm1",
         "blocks.{}.feed_forward.gate": BLOCK + "mlp.fc12",
