@@ -14,6 +14,7 @@ from keras_attention.positions.scaling import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPE,
     RotaryScaling,
     YaRN,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "LearnedPosition",
     "LinearScaling",
     "Llama3Scaling",
+    "LongRoPE",
     "Position",
     "PositionEmbedding",
     "Rotary",

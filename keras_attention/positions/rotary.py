@@ -38,7 +38,7 @@ class Rotary(Position):
         pairs: Which dimensions form a pair: `"neighbours"`, `2i` and `2i + 1`, as in the paper; or
             `"halves"`, `i` and `i + d / 2`, as in Llama and later models.
         scaling: How to extend the context beyond the training length: `None`, or one of
-            `positions.LinearScaling`, `DynamicScaling`, `YaRN`, `Llama3Scaling`.
+            `positions.LinearScaling`, `DynamicScaling`, `YaRN`, `LongRoPE`, `Llama3Scaling`.
 
     Raises:
         ValueError: If an argument is unknown or out of range, or if `d` is odd or 0 in `build`.

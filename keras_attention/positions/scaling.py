@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -243,6 +244,80 @@ class Llama3Scaling(_FromOriginal):
         return ((1 - kept) * as_trained / self.factor + kept * as_trained).astype("float32")
 
 
+@keras.saving.register_keras_serializable(package="keras_attention")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LongRoPE(_FromOriginal):
+    """LongRoPE: each frequency is divided by a factor of its own, in long texts by another one.
+
+    $$ θ_i' = θ_i / λ_i, \\quad λ = short \\text{ if } T ≤ L, \\text{ else } long $$
+
+    for a call of the length `T`. Queries and keys are multiplied by `magnitude`, which is `sqrt(1 +
+    log(s) / log(L))` unless `attention_factor` is given.
+
+    Paper: Ding et al. 2024, LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens, section
+    3 (https://arxiv.org/abs/2402.13753), which searches the factors; with two sets of them in Phi-3
+    (Abdin et al. 2024, https://arxiv.org/abs/2404.14219).
+
+    A cache stores keys as they were rotated when added. So cached steps equal the full forward pass
+    only if it begins beyond the length `L`, or ends before.
+
+    Args:
+        factor: `s`, the factor by which the context is extended.
+        original_length: `L`, the number of positions in training, at least 2.
+        short, long: Sequences of a factor above 0 for each frequency, `d / 2`.
+        attention_factor: The magnitude, or `None` for that of the paper.
+
+    Raises:
+        ValueError: If an argument is out of range, or for another number of factors.
+
+    Example:
+
+    >>> scaling = LongRoPE(factor=4, original_length=4, short=[1, 1], long=[1, 4])
+    >>> scaling.frequencies(4, 100, np.arange(4)).numpy().astype(float).round(4).tolist()
+    [1.0, 0.1]
+    >>> scaling.frequencies(4, 100, np.arange(8)).numpy().astype(float).round(4).tolist()
+    [1.0, 0.025]
+    """
+
+    short: Sequence[float]
+    long: Sequence[float]
+    attention_factor: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        is_length = self.original_length > 1
+        self._require(is_length, "at least 2", original_length=self.original_length)
+        for name in ("short", "long"):
+            factors = getattr(self, name)
+            is_sequence = isinstance(factors, list | tuple)
+            is_valid = is_sequence and all(map(is_positive_number, factors))
+            self._require(is_valid, "a list of numbers above 0", **{name: factors})
+            object.__setattr__(self, name, tuple(factors))
+        magnitude = self.attention_factor
+        is_valid = magnitude is None or is_positive_number(magnitude)
+        self._require(is_valid, "above 0", attention_factor=magnitude)
+
+    @property
+    def magnitude(self):
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
+
+    def frequencies(self, size, max_wavelength, positions):
+        as_trained = frequencies_of(size, max_wavelength)
+        for name in ("short", "long"):
+            factors = getattr(self, name)
+            expectation = f"one factor for each of the {len(as_trained)} frequencies of {size} "
+            expectation += "rotated dimensions"
+            self._require(len(factors) == len(as_trained), expectation, **{name: factors})
+        short, long = ((as_trained / each).astype("float32") for each in (self.short, self.long))
+        length = ops.max(positions, initial=0) + 1
+        return ops.where(length > self.original_length, long, short)
+
+    def get_config(self):
+        return {**super().get_config(), "short": list(self.short), "long": list(self.long)}
+
+
 def frequencies_of(size, max_wavelength):
     """Returns the angle from one position to the next at each wavelength of two dimensions.
 
@@ -267,6 +342,7 @@ def get(scaling):
     if scaling is not None and not isinstance(scaling, RotaryScaling):
         raise ValueError(
             "`scaling` of Rotary must be None or one of positions.LinearScaling, DynamicScaling, "
-            f"YaRN and Llama3Scaling, such as LinearScaling(factor=4). Received: {scaling!r}."
+            "YaRN, LongRoPE and Llama3Scaling, such as LinearScaling(factor=4). Received: "
+            f"{scaling!r}."
         )
     return scaling

@@ -7,6 +7,8 @@ from keras_attention import Attention, MultiHeadAttention, positions
 from keras_attention.transformer import EncoderBlock
 from tests.attention.mistakes import NARROW, QUERY, VALUE, attend, check_message, share
 
+LONGROPE = positions.LongRoPE(factor=2, original_length=8, short=[1], long=[1])
+
 
 def share_position(position):
     for _ in range(2):
@@ -142,6 +144,18 @@ MISTAKES = {
     "no limit of frequencies that are kept": (
         lambda: positions.Llama3Scaling(factor=2, original_length=8, high=None),
         ["`high` of Llama3Scaling must be a number above low=1.0", "high=None"],
+    ),
+    "number for the factors of long texts": (
+        lambda: positions.LongRoPE(factor=2, original_length=8, short=[1, 2], long=4),
+        ["`long` of LongRoPE must be a list of numbers above 0", "long=4"],
+    ),
+    "factors for other frequencies": (
+        attend(Attention("general", position=positions.Rotary(scaling=LONGROPE)), VALUE),
+        ["`short` of LongRoPE must be one factor for each of the", "short=(1,)"],
+    ),
+    "length for which the magnitude is not defined": (
+        lambda: positions.LongRoPE(factor=2, original_length=1, short=[1], long=[1]),
+        ["`original_length` of LongRoPE must be at least 2", "original_length=1"],
     ),
     "name of a position that needs a grid": (
         lambda: positions.get("grid_rotary"),

@@ -18,6 +18,12 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tests.checkpoints import continuations, tiny  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 50.0,
+    "short_factor": [1.0, 1.5],
+    "long_factor": [2.0, 7.0],
+}
 CASES = {
     "linear biases": ("Bloom", {}),
     "neo": ("GPTNeo", {}),
@@ -28,6 +34,14 @@ CASES = {
     "parallel": ("GPTNeoX", {}),
     "factors": ("Granite", {}),
     "joined projections": ("Phi3", {}),
+    "frequencies of short texts": (
+        "Phi3",
+        {"rope_parameters": LONGROPE, "original_max_position_embeddings": 48},
+    ),
+    "frequencies of long texts": (
+        "Phi3",
+        {"rope_parameters": LONGROPE, "original_max_position_embeddings": 16},
+    ),
     "layers without positions": ("SmolLM3", {}),
     "layers without positions have a window": (
         "SmolLM3",
@@ -126,10 +140,10 @@ def test_a_list_of_kinds_of_layers_counts_before_types(tmp_path, settings):
         ("GPTNeoX", {"rope_theta": 7}, "rope_theta=7, which is not .*: it should be 10000"),
         ("GPTNeoX", {"partial_rotary_factor": 0.2}, "partial_rotary_factor=0.2, .* should be 0.5"),
         ("GPTNeoX", {"hidden_act": "mish"}, "activation 'mish', which is not implemented"),
-        ("GPTNeoX", {"rope_parameters": {"rope_type": "longrope"}}, "by 'longrope', which is not"),
+        ("GPTNeoX", {"rope_parameters": {"rope_type": "spiral"}}, "by 'spiral', which is not"),
         ("OPT", {"word_embed_proj_dim": 8}, "word_embed_proj_dim=8, .*: it should be 16"),
         ("OPT", {"do_layer_norm_before": False}, "do_layer_norm_before=False, which is not"),
-        ("Phi3", {"rope_scaling": {"type": "yarn"}}, "by 'longrope', which is not implemented"),
+        ("Phi3", {"rope_scaling": {"type": "su"}}, "by 'longrope', which needs a 'short_factor'"),
     ],
 )
 def test_what_is_not_implemented_is_told(tmp_path, family, settings, message):

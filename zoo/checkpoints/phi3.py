@@ -17,7 +17,7 @@ def plan(settings, folder):
     require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, attention_bias=False, mlp_bias=False)
     settings.require(lm_head_bias=False)
-    settings.ignore("embd_pdrop", "original_max_position_embeddings")  # for `longrope` alone
+    settings.ignore("embd_pdrop")
     number, size = settings.take("num_hidden_layers"), settings.take("hidden_size")
     heads, hidden = settings.take("num_attention_heads"), settings.take("intermediate_size")
     groups = settings.take("num_key_value_heads", default=heads)
@@ -59,7 +59,7 @@ def plan(settings, folder):
 def _position(settings):
     """Returns the rotary positions; here "su" and "yarn" are older names of LongRoPE."""
     found = settings_of_rotary(settings)
-    kind = found.get("rope_type") or found.get("type")
-    if kind in ("su", "yarn"):
-        found["rope_type"] = "longrope"
+    original = settings.take("original_max_position_embeddings", default=4096)
+    if (found.get("rope_type") or found.get("type")) in ("longrope", "su", "yarn"):
+        found |= {"rope_type": "longrope", "original_max_position_embeddings": original}
     return rotary(settings, found, settings.take("partial_rotary_factor", default=1.0))

@@ -6,6 +6,7 @@ from keras_attention.positions import (
     DynamicScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPE,
     Rotary,
     YaRN,
 )
@@ -116,7 +117,15 @@ def _scaling(settings, kind, found, length, original):
             slow_rotations=found.pop("beta_slow", None) or 1.0,
             attention_factor=found.pop("attention_factor", None),
         )
+    if kind == "longrope":
+        return LongRoPE(
+            factor=found.pop("factor", None) or length / original,
+            original_length=original,
+            short=needed("short_factor"),
+            long=needed("long_factor"),
+            attention_factor=found.pop("attention_factor", None),
+        )
     raise ValueError(
         f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. "
-        "Implemented: linear, dynamic, llama3, yarn."
+        "Implemented: linear, dynamic, llama3, yarn, longrope."
     )
