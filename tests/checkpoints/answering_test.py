@@ -71,7 +71,7 @@ def best_span(pieces, inputs, logits, longest):
 
 
 @pytest.mark.full  # `encoders_test` compares what differs between families
-@pytest.mark.parametrize("family", sorted(set(tiny.FAMILIES) - {"NomicBert", "Gte"}))  # have none
+@pytest.mark.parametrize("family", sorted(set(tiny.FAMILIES) - tiny.WITHOUT_ANSWERS))
 def test_answers_of_every_family(tmp_path, family):
     theirs, pieces = tiny.save(tmp_path, family, KIND, num_hidden_layers=1)
     model = zoo.load(str(tmp_path), max_answer_tokens=8)

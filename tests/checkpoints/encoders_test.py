@@ -16,6 +16,7 @@ transformers = pytest.importorskip("transformers")
 import safetensors.torch  # noqa: E402
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 from tests.checkpoints.signatures import default_signature  # noqa: E402
 
 KINDS = ["ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "Model"]
@@ -179,6 +180,52 @@ def test_gte_in_the_files_of_its_authors(tmp_path):
     config = json.loads(path.read_text()) | {"architectures": ["GteForQuestionAnswering"]}
     path.write_text(json.dumps(config))
     with pytest.raises(ValueError, match="question answering is not implemented"):
+        read_checkpoint(tmp_path)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_esm_2_with_the_frequencies_of_its_training(tmp_path):
+    """They are in half precision in the files of the hub, and change what is far apart."""
+    theirs, pieces = tiny.save(tmp_path / "theirs", "Esm", "ForMaskedLM", num_hidden_layers=1)
+    files = tmp_path / "theirs" / "model.safetensors"
+    tensors = safetensors.torch.load_file(files)
+    (name,) = (name for name in tensors if name.endswith("inv_freq"))
+    per_layer = name.replace("*", "0")  # as before transformers 5
+    tensors[per_layer] = tensors.pop(name).half().float()
+    safetensors.torch.save_file(tensors, files)
+    theirs.esm.rotary_embeddings.inv_freq.copy_(tensors[per_layer])
+    model = zoo.load(tmp_path / "theirs")
+    text = "MK<mask>LAG V " * 6 + "<mask>x<null_1>"
+    expected, inputs = tiny.outputs(theirs, pieces, [text, "A<mask>G"])
+    ids, _ = model.reader.read([text, "A<mask>G"])
+    assert ids[:, 0].numpy().tolist() == inputs["input_ids"].tolist()
+    mask = inputs["attention_mask"].numpy() > 0
+    np.testing.assert_allclose(model.core(ids).numpy()[mask], expected.logits[mask], atol=1e-4)
+    second = pieces.decode(expected.logits[1, 2].topk(2).indices[1])
+    assert model.fill_mask("A<mask>G")[1].text == f"A{second}G"
+    check_saved_and_back(model, theirs, tmp_path)
+    tensors[per_layer] *= 1.01
+    safetensors.torch.save_file(tensors, files)
+    with pytest.raises(ValueError, match="frequencies .* neither those of rope_theta=10000.0 nor"):
+        read_checkpoint(tmp_path / "theirs")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_esm_1b(tmp_path):
+    settings = {"position_embedding_type": "absolute", "emb_layer_norm_before": True}
+    theirs, pieces = tiny.save(tmp_path, "Esm", "Model", token_dropout=False, **settings)
+    expected, inputs = tiny.outputs(theirs, pieces, ["LAGV"])
+    model = zoo.load(tmp_path)
+    states, _ = model.core.encode(inputs["input_ids"].numpy())
+    np.testing.assert_allclose(states, expected.last_hidden_state, atol=1e-4)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"position_embedding_type": "relative_key"}))
+    with pytest.raises(ValueError, match="'relative_key', which is not implemented"):
+        read_checkpoint(tmp_path)
+    path.write_text(json.dumps(config))
+    (tmp_path / "vocab.txt").write_text("<cls>\n<pad>\n<eos>\n<unk>\nACGTAC\nA\n<mask>")
+    with pytest.raises(ValueError, match="several characters, such as 'ACGTAC', is not impl"):
         read_checkpoint(tmp_path)
 
 

@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import tempfile
 
 import numpy as np
 import sentencepiece
@@ -142,6 +143,14 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "NomicBert": {"tokenizer": "BertTokenizer", **SIZES},
     "Gte": {**SIZES, "tokenizer": "XLMRobertaTokenizer"},
     "JinaEmbeddingsV3": {**SIZES, "tokenizer": "XLMRobertaTokenizer"},
+    "Esm": {
+        **SIZES,
+        "tokenizer": "EsmTokenizer",
+        "max_position_embeddings": 96,
+        "position_embedding_type": "rotary",
+        "emb_layer_norm_before": False,
+        "token_dropout": True,
+    },
     "ModernBert": {
         **SIZES,
         "tokenizer": "ModernBertTokenizer",
@@ -150,6 +159,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
         "local_attention": 6,
     },
 }
+WITHOUT_ANSWERS = {"Esm", "Gte", "NomicBert"}
 
 
 @functools.cache
@@ -160,6 +170,12 @@ def tokenizer(name, timestamps=4):
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
         vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
         return transformers.MPNetTokenizer(vocabulary)
+    if name == "EsmTokenizer":  # it reads a file
+        special, letters = ["<cls>", "<pad>", "<eos>", "<unk>"], "LAGVSERTIDPKQNFYMHWC.-taeiodb"
+        with tempfile.NamedTemporaryFile("w", suffix="vocab.txt") as file:
+            file.write("\n".join([*special, *letters, "<null_1>", "<mask>"]))
+            file.flush()
+            return transformers.EsmTokenizer(file.name)
     if name == "ModernBertTokenizer":  # not a class of its own
         roles = {f"{role}_token": f"[{role.upper()}]" for role in ("cls", "sep", "pad", "mask")}
         special = [*roles.values(), "[UNK]"]
@@ -266,6 +282,8 @@ def save(folder, family, kind, **settings):
     settings["vocab_size"] = len(pieces)
     for role in ("pad", "bos", "eos"):
         settings[f"{role}_token_id"] = getattr(pieces, f"{role}_token_id")
+    if family == "Esm":
+        settings["mask_token_id"] = pieces.mask_token_id
     if family in ("ModernBert", "Longformer"):  # whose own are those of its tokenizer
         settings |= {
             f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("cls", "sep")

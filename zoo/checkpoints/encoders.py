@@ -56,6 +56,26 @@ def head_of(settings, folder):
     return "embedding" if is_embedder(folder) else head
 
 
+def head_without_answers(settings, folder, name):
+    """Returns the kind of head of a family that has no question answering in transformers.
+
+    Args:
+        settings: `Settings`.
+        folder: The folder of the checkpoint.
+        name: What the family is called.
+
+    Raises:
+        ValueError: If the head is not implemented.
+    """
+    head = head_of(settings, folder)
+    if head == "span":
+        raise ValueError(
+            f"{settings.path} is the config of {name}, for which question answering is not "
+            "implemented: neither is it in transformers."
+        )
+    return head
+
+
 def joint_projections(layer, size):
     """Returns the names of the projections of queries, keys and values, in this order one layer.
 

@@ -18,6 +18,7 @@ FAMILIES = {
     "dinov3_vit": "zoo.checkpoints.dinov3",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
+    "esm": "zoo.checkpoints.esm",
     "gemma": "zoo.checkpoints.gemma",
     "gemma2": "zoo.checkpoints.gemma",
     "gemma3_text": "zoo.checkpoints.gemma",

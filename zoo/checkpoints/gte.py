@@ -1,7 +1,7 @@
 """GTE (Zhang et al. 2024, mGTE): BERT with rotary positions and a gated feed-forward network."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
+from zoo.checkpoints.encoders import encoder_plan, head_without_answers, joint_projections
 from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 from zoo.checkpoints.tensor_files import TensorFiles
@@ -10,12 +10,7 @@ OF_AUTHORS = "new."  # the prefix in their files; that of transformers is "gte."
 
 
 def plan(settings, folder):
-    head = head_of(settings, folder)
-    if head == "span":
-        raise ValueError(
-            f"{settings.path} is the config of a GTE, for which question answering is not "
-            "implemented: neither is it in transformers."
-        )
+    head = head_without_answers(settings, folder, "a GTE")
     size, hidden = settings.take("hidden_size"), settings.take("intermediate_size")
     function = activation(settings, settings.take("hidden_act", default="gelu"))
     options = {

@@ -4,7 +4,7 @@ import keras
 
 from keras_attention.positions import Rotary
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.encoders import encoder_plan, head_of, joint_projections
+from zoo.checkpoints.encoders import encoder_plan, head_without_answers, joint_projections
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.rotary import settings_of_rotary
 
@@ -29,12 +29,7 @@ UNUSED = (r"(nomic_bert\.)?pooler\.dense\.(weight|bias)",)
 
 def plan(settings, folder):
     _require_usual(settings)
-    head = head_of(settings, folder)
-    if head == "span":
-        raise ValueError(
-            f"{settings.path} is the config of a Nomic BERT, for which question answering is not "
-            "implemented: neither is it in transformers."
-        )
+    head = head_without_answers(settings, folder, "a Nomic BERT")
     size = settings.take("hidden_size", "n_embd")
     function = settings.take("hidden_act", "activation_function", default="silu")
     function = activation(settings, "silu" if function == "swiglu" else function)

@@ -13,6 +13,7 @@ from keras import ops
 from keras_attention import EncoderBlock, TransformerBlock, activations, masks, positions
 from keras_attention._backend import rows_of
 from keras_attention.errors import unknown_name
+from zoo.models import rounded_frequencies  # noqa: F401, which configs of positions may hold
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.core import Core
 from zoo.models.longformer import (
@@ -49,6 +50,7 @@ HEADS = {  # the architecture, and what it is
     ),
 }
 WITH_GLOBAL_TOKENS = "labels", "score", "span"  # in Longformer
+MASKED_SHARE = 0.15 * 0.8  # of the tokens, in the training of ESM
 OF_TOKENS = "tags", "span", "masked"  # heads whose output layer reads the vector of each token
 POOLINGS = ("first", "mean")
 
@@ -85,6 +87,10 @@ class TextEncoderConfig(TransformerConfig):
         max_length: Number of positions; longer texts are read in chunks.
         position_offset: Number of rows of the position table before the first position, as in
             RoBERTa.
+        embedding_norm: Whether the sum of the embeddings is normalized.
+        mask_id: Id of the token that masks, for models that were trained with masked tokens as if
+            they had been dropped out, as ESM was: their vectors are zero, and the others are scaled
+            by the share of tokens that are left, compared with that in training.
         num_segments: Number of segment types, the first of which is that of a single text; 0 for
             none.
         pooling: `"first"` for the vector of the start token, `"mean"` for the mean of all tokens.
@@ -119,6 +125,8 @@ class TextEncoderConfig(TransformerConfig):
     relative_buckets: int = 0
     max_length: int = 512
     position_offset: int = 0
+    embedding_norm: bool = True
+    mask_id: int | None = None
     num_segments: int = 0
     pooling: str = "first"
     pooler: str | None = "tanh"
@@ -382,8 +390,8 @@ class BlockOfNormalized(EncoderBlock):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEmbedding(keras.layers.Layer):
-    """The sum of token, learned position and segment embeddings, normalized, and projected to the
-    size of the blocks.
+    """The sum of token, learned position and segment embeddings, normalized unless
+    `embedding_norm` is false, and projected to the size of the blocks.
 
     Args:
         config: A `TextEncoderConfig`, or its fields as a dictionary.
@@ -399,7 +407,9 @@ class TextEmbedding(keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = TextEncoderConfig(**config) if isinstance(config, dict) else config
-        self.norm = make_norm(self.config, "norm", self.dtype_policy)
+        self.norm = keras.layers.Identity(dtype=self.dtype_policy, name="norm")
+        if self.config.embedding_norm:
+            self.norm = make_norm(self.config, "norm", self.dtype_policy)
         self.drop = keras.layers.Dropout(self.config.dropout, dtype=self.dtype_policy)
         self.project = None
         if self.config.embedding_size != self.config.size:
@@ -426,6 +436,8 @@ class TextEmbedding(keras.layers.Layer):
     def call(self, ids, segment_ids=None, training=None):
         first, length = self.config.position_offset, ops.shape(ids)[1]
         x = rows_of(self.tokens, ids, training)
+        if self.config.mask_id is not None:
+            x = self._without_masked(x, ids)
         if self.places is not None:
             x = x + ops.convert_to_tensor(self.places)[first : first + length]
         if self.segments is not None:
@@ -433,6 +445,15 @@ class TextEmbedding(keras.layers.Layer):
             x = x + rows_of(self.segments, segment_ids, training)
         x = self.drop(self.norm(x), training=training)
         return x if self.project is None else self.project(x)
+
+    def _without_masked(self, x, ids):
+        """Drops the vectors of masked tokens out, with the share of them in each text."""
+        is_masked = ops.equal(ids, self.config.mask_id)
+        is_token = ops.not_equal(ids, self.config.pad_id)
+        masked, tokens = (ops.sum(ops.cast(x, "float32"), axis=-1) for x in (is_masked, is_token))
+        left = 1 - masked / ops.maximum(tokens, 1)
+        scale = ops.where(is_masked, 0.0, ((1 - MASKED_SHARE) / left)[:, None])
+        return x * ops.cast(scale, x.dtype)[..., None]
 
     def logits(self, x):
         """Returns float32 `(batch, length, vocabulary_size)`, with the token embedding table."""

@@ -156,6 +156,7 @@ def _kind(folder, config):
         "blip": "Bert",
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
+        "esm": "Esm",
         "gemma": "Gemma",
         "gemma2": "Gemma",
         "gemma3_text": "Gemma",

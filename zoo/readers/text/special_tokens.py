@@ -17,6 +17,8 @@ PEGASUS |= {"mask_token": "<mask_2>"}
 T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 SIGLIP = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
 GEMMA = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+ESM = {"cls_token": "<cls>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
+ESM |= {"mask_token": "<mask>"}
 USUAL = {  # of classes of transformers, unless files name others
     "Bert": BERT,
     "CLIP": CLIP,
@@ -24,6 +26,7 @@ USUAL = {  # of classes of transformers, unless files name others
     "DebertaV2": BERT,
     "DistilBert": BERT,
     "Electra": BERT,
+    "Esm": ESM,
     "GPT2": GPT2,
     "GPTNeoX": GPT_NEOX,
     "Gemma": GEMMA,

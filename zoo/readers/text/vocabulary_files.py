@@ -36,6 +36,8 @@ def definition_of(folder, kind, config, side):
         return _xlm_roberta(folder)
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
+    if "vocab.txt" in files and kind == "Esm":
+        return _esm(folder, config)
     if "vocab.txt" in files:
         return _word_piece(folder, kind, config)
     if "spiece.model" in files and kind == "Siglip":
@@ -80,6 +82,36 @@ def _word_piece(folder, kind, config):
     )
     lstrip = (tokens["mask_token"],) if kind == "MPNet" else ()
     _mark_special(definition, tokens.values(), vocabulary, lstrip)
+    return definition, tokens
+
+
+def _esm(folder, config):
+    """Each amino acid is a token: byte pairs that are never merged."""
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    vocabulary = {line.strip(): number for number, line in enumerate(lines)}
+    named = {key: content_of(config[key]) for key in special_tokens.ESM if config.get(key)}
+    tokens = {**special_tokens.ESM, **named}
+    marked = [token for token in vocabulary if token.startswith("<") and token.endswith(">")]
+    long = [token for token in vocabulary if len(token) > 1 and token not in marked]
+    if long:
+        raise ValueError(
+            f"vocab.txt of ESM with tokens of several characters, such as {long[0]!r}, is not "
+            "implemented."
+        )
+    definition = {
+        "model": {
+            "type": "BPE",
+            "vocab": vocabulary,
+            "merges": [],
+            "unk_token": tokens["unk_token"],
+            "fuse_unk": True,
+        },
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}]},
+    }
+    definition["post_processor"] = _around(tokens["cls_token"], tokens["eos_token"], vocabulary)
+    del definition["post_processor"]["pair"][3]  # the start token of the second text
+    _mark_special(definition, [*tokens.values(), *marked], vocabulary)
     return definition, tokens
 
 
@@ -276,7 +308,9 @@ def _around(start, end, ids):
         "type": "TemplateProcessing",
         "single": items,
         "pair": items + [_for_second_text(item) for item in items],
-        "special_tokens": {token: {"ids": [ids[token]]} for token in special},
+        "special_tokens": {
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in special
+        },
     }
 
 
