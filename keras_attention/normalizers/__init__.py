@@ -6,6 +6,7 @@ from keras_attention.normalizers.dense import Sigmoid, Softmax, SoftmaxOne, Sum
 from keras_attention.normalizers.hard import Hard
 from keras_attention.normalizers.sparse import Entmax15, Sparsemax
 from keras_attention.normalizers.stick_breaking import StickBreaking
+from keras_attention.normalizers.top_k import TopK
 
 _registry = Registry(
     "normalizer",
@@ -19,6 +20,7 @@ _registry = Registry(
         "sparsemax": Sparsemax,
         "stick_breaking": StickBreaking,
         "sum": Sum,
+        "top_k": TopK,
     },
 )
 get = _registry.get
@@ -34,6 +36,7 @@ __all__ = [
     "Sparsemax",
     "StickBreaking",
     "Sum",
+    "TopK",
     "get",
     "names",
 ]

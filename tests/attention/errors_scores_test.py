@@ -188,6 +188,10 @@ MISTAKES = {
         lambda: normalizers.Hard(stochastic=True, seed="x"),
         ["`seed` of the normalizer Hard must be an integer or None", "seed='x'"],
     ),
+    "no highest scores": (
+        lambda: normalizers.TopK(0),
+        ["`k` of TopK must be a positive integer", "k=0"],
+    ),
     "draw without a seed": (
         lambda: normalizers.Hard().draw(QUERY),
         ["normalizer Hard has no seed", "Hard(stochastic=True)", "pass seed="],

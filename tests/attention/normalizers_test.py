@@ -239,6 +239,26 @@ def test_sparse_weights_of_long_rows_equal_their_definition(name, spread):
     np.testing.assert_allclose(found.sum(-1), 1.0, atol=1e-4)
 
 
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_top_k_equals_its_definition(k):
+    scores, visible = ops.convert_to_numpy(random_scores("top_k")), random_visible()
+    scores[1, 0, :4], visible[1, 0] = 7.0, True  # more than k with the highest score
+    row = oracle.row_of_top(k)
+    expected, slopes = np.zeros((2, *scores.shape))
+    for place in np.ndindex(scores.shape[:-1]):
+        seen = visible[place]
+        if seen.any():
+            weights = expected[place][seen] = row(scores[place][seen].astype("float64"))
+            mean = (weights * FACTORS[seen]).sum()
+            slopes[place][seen] = weights * (FACTORS[seen] - mean)
+    normalizer = normalizers.TopK(k)
+    np.testing.assert_allclose(oracle.float64(normalizer(scores, visible)), expected, atol=1e-6)
+    (found,) = gradients(lambda scores: ops.multiply(normalizer(scores, visible), FACTORS), scores)
+    np.testing.assert_allclose(oracle.float64(found), slopes, atol=1e-5)
+    assert normalizers.TopK(**normalizer.get_config()).k == k
+    assert np.isnan(oracle.float64(normalizer(np.array([[1.0, np.nan, 2.0]], "float32")))).any()
+
+
 def test_row_whose_sum_is_zero_is_zero_and_has_no_gradient():
     scores = np.zeros((2, 3), "float32")
     np.testing.assert_array_equal(oracle.float64(normalizers.Sum()(scores)), 0.0)

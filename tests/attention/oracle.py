@@ -46,6 +46,17 @@ def _row_of_stick(scores):
     return np.array(weights[::-1])
 
 
+def row_of_top(k):
+    """Returns the softmax over the scores that are not below the k-th highest one."""
+
+    def weights(scores):
+        is_high = scores >= np.sort(scores)[-min(k, len(scores))]
+        powers = np.where(is_high, np.exp(scores - scores.max()), 0.0)
+        return powers / powers.sum()
+
+    return weights
+
+
 # the weights that a normalizer computes from the visible scores of one row
 NORMALIZERS = {
     "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
@@ -58,6 +69,7 @@ NORMALIZERS = {
     "hard": lambda scores: np.eye(len(scores))[scores.argmax()],
     "sparsemax": _row_of_simplex(1),
     "entmax15": _row_of_simplex(2),
+    "top_k": row_of_top(8),
 }
 
 
