@@ -132,6 +132,26 @@ def test_exported_and_trained(checkpoint, tmp_path):
     assert history["loss"][-1] < 0.8 * history["loss"][0]
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_byt5_reads_bytes(tmp_path):
+    settings = {"num_layers": 1, "num_decoder_layers": 2, "tokenizer_class": "ByT5Tokenizer"}
+    theirs, pieces = tiny_translators.save_t5(
+        tmp_path, pieces=transformers.ByT5Tokenizer(), **KINDS["second"], **settings
+    )
+    model = zoo.load(tmp_path)
+    texts = ["Zoë: 8 €", "a <extra_id_1> b<extra_id_124>", "an end </s> c"]
+    inputs = pieces(texts, padding=True, return_tensors="pt")
+    source = model.source_tokens(tf.constant(texts)).to_tensor()
+    assert source.numpy().tolist() == inputs["input_ids"].tolist()
+    targets = np.array([[0, 9]] * len(texts))
+    with torch.no_grad():
+        expected = theirs(**inputs, decoder_input_ids=torch.tensor(targets)).logits
+    found = model.core({"source_ids": source, "target_ids": targets})
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert model.tokenizer.detokenize(source[:1]).numpy()[0].decode() == texts[0]
+    assert model.settings["max_source_length"] == 1024
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -174,16 +174,17 @@ def save_mbart(folder, kind="MBart50"):
     return model, pieces
 
 
-def save_t5(folder, untied=False, family="T5", **settings):
+def save_t5(folder, untied=False, family="T5", pieces=None, **settings):
     """Like `save`, for a T5, `"MT5"` or `"UMT5"`.
 
     Args:
         folder: Folder for the checkpoint.
         untied: Whether the output layer has a table of its own.
         family: Model family.
+        pieces: The tokenizer; by default that of T5.
         **settings: Settings of the config.
     """
-    pieces = tokenizer("T5Tokenizer")
+    pieces = pieces or tokenizer("T5Tokenizer")
     sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
     biases = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
     config = getattr(transformers, f"{family}Config")(

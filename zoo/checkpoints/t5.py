@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020), its version 1.1, and models of their structure: Flan-T5, mT5, umT5."""
+"""T5 (Raffel et al. 2020), its version 1.1, and models of their structure, such as mT5 and ByT5."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.generation import sampler_of
@@ -22,6 +22,7 @@ _COPIES = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 # Older files have a bias of cross-attention that no version of T5 uses.
 UNUSED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
 LONGEST_SOURCE = 512  # tokens that it was trained with
+LONGEST_OF_BYTES = 1024  # as ByT5 was
 
 
 def plan(settings, folder):
@@ -39,6 +40,7 @@ def plan(settings, folder):
     scaled = settings.take("scale_decoder_outputs", default=tied and kind != "mt5")
     # Not from settings: since version 5 of transformers, they always say that weights are tied.
     is_tied = scaled or OUTPUT not in TensorFiles(folder).shapes
+    reads_bytes = settings.take("tokenizer_class", default=None) == "ByT5Tokenizer"
     options = {
         "num_layers": settings.take("num_layers"),
         "decoder_layers": settings.take("num_decoder_layers", "num_layers"),
@@ -58,7 +60,7 @@ def plan(settings, folder):
         "scaled_output": scaled,
         "tied": is_tied,
         "pad_id": settings.take("pad_token_id", default=0),
-        "max_source_length": LONGEST_SOURCE,
+        "max_source_length": LONGEST_OF_BYTES if reads_bytes else LONGEST_SOURCE,
         "sampler": sampler_of(settings, folder, counts_start=True),
     }
     if settings.take("decoder_start_token_id", default=0) != options["pad_id"]:

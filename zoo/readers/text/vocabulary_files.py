@@ -3,12 +3,14 @@
 from zoo.readers.text import pretokenizers, special_tokens
 from zoo.readers.text.bert import bert_definition
 from zoo.readers.text.languages import OF_M2M100, OF_MBART
+from zoo.readers.text.pieces import BYTE_ALPHABET
 from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.special_tokens import content_of
 from zoo.readers.text.tokenizer_files import LARGEST_FILE
 from zoo.storage.json_files import read_named_json
 
 _EXTRA_IDS = 100  # of T5
+_EXTRA_IDS_OF_BYTES = 125  # of ByT5
 _OFFSET = 103  # of the ids of PEGASUS from those of its pieces
 
 
@@ -25,6 +27,8 @@ def definition_of(folder, kind, config, side):
         ValueError: If the folder has no such files, or they require something that is not
             implemented.
     """
+    if kind == "ByT5":
+        return _byt5(config.get("extra_ids", _EXTRA_IDS_OF_BYTES))
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if {"source.spm", "target.spm", "vocab.json"} <= files:
         return _marian(folder, side)
@@ -224,6 +228,25 @@ def _t5(folder, extra_ids):
     _mark_special(definition, [*tokens.values(), *extra], ids | extra)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, tokens
+
+
+def _byt5(extra_ids):
+    """A token for each byte, which needs no file."""
+    special = ["<pad>", "</s>", "<unk>"]
+    first = len(special)
+    vocabulary = {character: first + byte for byte, character in enumerate(BYTE_ALPHABET)}
+    ids = {token: special.index(token) for token in special}
+    ids |= {f"<extra_id_{place}>": first + 256 + place for place in range(extra_ids)}
+    definition = {
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+        "decoder": {"type": "ByteLevel"},
+        "post_processor": _behind("</s>", ids["</s>"]),
+    }
+    _mark_special(definition, ids, ids, lstrip=special)
+    for token in definition["added_tokens"]:
+        token["rstrip"] = token["lstrip"]
+    return definition, special_tokens.T5
 
 
 def _pegasus(folder, config):
