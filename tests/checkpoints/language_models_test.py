@@ -25,6 +25,8 @@ LONGROPE = {
     "long_factor": [2.0, 7.0],
 }
 CASES = {
+    "heads share keys": ("GPTBigCode", {}),
+    "heads have their keys": ("GPTBigCode", {"multi_query": False}),
     "linear biases": ("Bloom", {}),
     "neo": ("GPTNeo", {}),
     "one after the other, tied": (

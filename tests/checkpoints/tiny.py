@@ -68,6 +68,7 @@ WRITERS = {
         },
     },
     "GPT2": {"tokenizer": "GPT2Tokenizer", **GPT2},
+    "GPTBigCode": {"tokenizer": "GPT2Tokenizer", **GPT2, "activation_function": "gelu"},
     "GPTNeo": {
         "tokenizer": "GPT2Tokenizer",
         **{name: SIZES[name] for name in ("hidden_size", "max_position_embeddings")},

@@ -23,6 +23,7 @@ FAMILIES = {
     "gemma2": "zoo.checkpoints.gemma",
     "gemma3_text": "zoo.checkpoints.gemma",
     "gpt2": "zoo.checkpoints.gpt2",
+    "gpt_bigcode": "zoo.checkpoints.gpt_bigcode",
     "gpt_neo": "zoo.checkpoints.gpt_neo",
     "gpt_neox": "zoo.checkpoints.gpt_neox",
     "granite": "zoo.checkpoints.granite",

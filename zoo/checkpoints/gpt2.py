@@ -29,15 +29,20 @@ def plan(settings, folder):
         "context_length": settings.take("n_positions"),
         "pad_id": -1,
     }
-    table = {
-        f"blocks.{{}}.{ours}": f"transformer.h.{{}}.{theirs}" for ours, theirs in BLOCK.items()
-    }
-    table |= {
-        f"blocks.{{}}.attention.{role}_projection": part
-        for role, part in joint("transformer.h.{}.attn.c_attn", ROLES, options["size"]).items()
-    }
-    names = Names(TABLE | table, BASE, {}, UNUSED, upright=BASE)
+    table = table_of(joint("transformer.h.{}.attn.c_attn", ROLES, options["size"]))
+    names = Names(table, BASE, {}, UNUSED, upright=BASE)
     return language_plan(settings, folder, options, names)
+
+
+def table_of(parts):
+    """Returns the table of `Names`.
+
+    Args:
+        parts: Dictionary from roles to the `Part`s of the projections.
+    """
+    block = {f"blocks.{{}}.{ours}": f"transformer.h.{{}}.{name}" for ours, name in BLOCK.items()}
+    roles = {f"blocks.{{}}.attention.{role}_projection": part for role, part in parts.items()}
+    return TABLE | block | roles
 
 
 def stack_options(settings):
