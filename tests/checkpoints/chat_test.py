@@ -134,7 +134,7 @@ def test_where_templates_are(checkpoint, tmp_path):
         ([{"role": "user"}], "a dictionary of two texts"),
         ([{"role": "user", "content": ["Hello!"]}], "a dictionary of two texts"),
         ([TALK[1], TALK[0]], "refuses the conversation: The system comes first"),
-        ([{"role": "user", "content": "boats " * 260}], "a conversation of at most 255 tokens"),
+        ([{"role": "user", "content": "boats " * 260}], "at most 255 tokens.*begin a new"),
         ([TALK[1], "Hello!"], "at position 0"),
     ],
 )
