@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
-from keras_attention._keras import is_recomputed
+from keras_attention._keras import BatchNormalization, is_recomputed
 from keras_attention._layer import ChecksArguments, as_floats, padding_mask, require_sequence
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
@@ -94,7 +94,7 @@ class ConvolutionModule(ChecksArguments, Recomputable):
                 **options,
             )
             of_kind = {
-                "batch": keras.layers.BatchNormalization,
+                "batch": BatchNormalization,
                 "layer": keras.layers.LayerNormalization,
             }[self.norm]
             self.normalization = of_kind(

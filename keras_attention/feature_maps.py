@@ -14,6 +14,7 @@ from keras_attention._checks import (
 from keras_attention._dense import Dense
 from keras_attention._layer import ChecksArguments, as_floats, padding_mask
 from keras_attention._recompute import Recomputable
+from keras_attention.normalizers.base import LOWEST, hidden_lowest
 
 POOLINGS = "mean", "max", "both"
 CONVOLUTIONS = {
@@ -282,9 +283,9 @@ def _mean(x, mask, axes):
 
 def _highest(x, mask, axes):
     """Returns the float32 maximum over axes; 0 where nothing is visible."""
-    lowest = -float("inf")
     x = ops.cast(x, "float32")
     if 0 in x.shape:
         return ops.sum(x, axes)  # zeros: on PyTorch, an empty maximum has no axes
-    found = ops.max(x if mask is None else ops.where(mask, x, lowest), axes, initial=lowest)
-    return ops.where(found == lowest, 0.0, found)
+    seen = x if mask is None else hidden_lowest(x, mask)
+    found = ops.max(seen, axes, initial=LOWEST)
+    return ops.where(found == LOWEST, 0.0, found)

@@ -99,7 +99,8 @@ class LinearAttention(ConstantMemory, MemoryAttention, Approximation):
         Returns:
             Tensor `(batch, heads, length, num_features)`, float32.
         """
-        return ops.where(x > 0, ops.log1p(ops.relu(x)), x)  # exp(x) below 0, 1 + x above
+        # exp(x) below 0, 1 + x above; ONNX has no log1p.
+        return ops.where(x > 0, ops.log(1.0 + ops.relu(x)), x)
 
     def _empty_memory(self, value):
         one = self.prepare(value[:, :1])

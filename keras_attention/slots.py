@@ -147,9 +147,10 @@ class SlotAttention(ChecksArguments, Recomputable):
             self.value_projection = projection("value", x_shape)
             self.slot_norm = norm("slot_norm", slots_shape)
             self.query_projection = projection("query", slots_shape)
-            self.recurrence = built(
-                keras.layers.GRUCell(size, name="recurrence", **options), (None, size)
+            cell = keras.layers.GRUCell(
+                size, recurrent_initializer=_orthogonal, name="recurrence", **options
             )
+            self.recurrence = built(cell, (None, size))
             self.feed_forward_norm = norm("feed_forward_norm", slots_shape)
             feed_forward = FeedForward(self.hidden or 2 * size, name="feed_forward", **options)
             self.feed_forward = built(feed_forward, slots_shape)
@@ -222,3 +223,8 @@ class SlotAttention(ChecksArguments, Recomputable):
             "epsilon": self.epsilon,
             "seed": self.seed,
         }
+
+
+def _orthogonal(shape, dtype=None):
+    """Draws in float32: there is no QR decomposition in bfloat16."""
+    return ops.cast(keras.initializers.Orthogonal()(shape, "float32"), dtype)

@@ -16,11 +16,11 @@ from keras_attention import masks
 from keras_attention._backend import larger, shape_of
 from keras_attention._products import matmul, transposed
 from keras_attention._split import split_after
+from keras_attention.normalizers.base import LOWEST, hidden_lowest
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32
 FAINT = 1e-17  # sums of weights up to this count as zero, since their gradient would overflow
-LOWEST = -float("inf")
 
 
 class Sums(NamedTuple):
@@ -76,7 +76,7 @@ def attend_next(query, key, value, before, mask=None):
         `(context, sums)`.
     """
     query, key, largest = _features(query, key, mask, before.largest)
-    earlier = before.sums * transposed(ops.exp(before.largest - _finite(largest)))
+    earlier = before.sums * transposed(ops.exp(before.largest - _seen(largest)))
     sums, total = _sums_up_to_now(query, key, _with_ones(value), earlier)
     return _normalized(sums, mask), Sums(largest, total, before.length + shape_of(value)[2])
 
@@ -112,9 +112,9 @@ def _features(query, key, mask, largest=LOWEST):
     # Keras casts a memory that is an argument of another layer to half precision, where e³⁰ is inf.
     query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     visible = True if mask is None else mask[:, None, :, None]
-    found = ops.max(ops.where(visible, key, LOWEST), axis=-2, keepdims=True, initial=LOWEST)
+    found = ops.max(hidden_lowest(key, visible), axis=-2, keepdims=True, initial=LOWEST)
     largest = ops.stop_gradient(ops.maximum(found, largest))
-    peak = _finite(largest)
+    peak = _seen(largest)
     # Hidden keys are removed before any arithmetic: an overflow would reach the gradient as NaN.
     key = ops.where(visible, ops.exp(ops.where(visible, key, peak) - peak + ROOM), 0.0)
     query = query + peak
@@ -122,8 +122,8 @@ def _features(query, key, mask, largest=LOWEST):
     return ops.exp(query - ops.stop_gradient(highest) + ROOM), key, largest
 
 
-def _finite(largest):
-    return ops.where(ops.isfinite(largest), largest, 0.0)
+def _seen(largest):
+    return ops.where(largest > LOWEST, largest, 0.0)
 
 
 def _sums_up_to_now(query, key, value, earlier=None):

@@ -9,6 +9,7 @@ from keras_attention import ConformerBlock, ConvolutionModule
 from keras_attention._keras import get_keras_mask
 from keras_attention.positions import Rotary
 from tests.attention import oracle
+from tests.attention.gradients import weight_gradients
 from tests.attention.saved import check_config
 
 BATCH, LENGTH, SIZE, HIDDEN, KERNEL = 2, 7, 8, 12, 3
@@ -215,6 +216,21 @@ def test_convolution_equals_its_equation(kernel_size, norm):
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_empty_sequences_are_not_convolved(norm):
     assert tuple(ConvolutionModule(3, norm=norm)(np.zeros((2, 0, 4))).shape) == (2, 0, 4)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_nothing_is_learned_where_nothing_is_seen(has_mask):
+    """A replica of distributed training may get no rows of the last batch."""
+    layer = randomized(ConvolutionModule(3))
+    before = layer.get_weights()
+    shape = (2, 5, SIZE) if has_mask else (0, 5, SIZE)
+    mask = np.zeros(shape[:2], bool) if has_mask else None
+    x = np.ones(shape, "float32")
+    layer(x, mask=mask, training=True)
+    for old, new in zip(before, layer.get_weights(), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-6)
+    found = weight_gradients(layer, x, mask=mask, training=True)
+    assert all(np.isfinite(oracle.float64(each)).all() for each in found.values())
 
 
 def test_channels_are_last_even_if_those_of_images_are_first():

@@ -137,7 +137,7 @@ def test_slots_learn_to_hold_one_part_each():
     assert np.mean([len({*row[:4]}) == len({*row[4:]}) == 1 for row in owner]) > 0.95
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16", "bfloat16"])
 def test_half_precision(dtype):
     whole = varied(SlotAttention(3, 5, learned_slots=True))
     half = SlotAttention(3, 5, learned_slots=True, dtype=dtype)

@@ -75,6 +75,7 @@ def test_answers_are_those_of_transformers(checkpoint, tmp_path):
         ids = inputs["input_ids"]
         assert model.conversation_ids(talk).tolist() == ids[0].tolist()
         written = theirs.generate(ids, max_new_tokens=2, do_sample=False)[:, ids.shape[1] :]
+        # Not by `pieces`, which drop what is whole beside a broken character.
         expected.append(model.texts_of(written.numpy()).numpy()[0].decode())
     options = {"max_length": 2, "sampler": "greedy"}
     answers = model.generate(talks, **options)
@@ -134,7 +135,7 @@ def test_where_templates_are(checkpoint, tmp_path):
         ([{"role": "user"}], "a dictionary of two texts"),
         ([{"role": "user", "content": ["Hello!"]}], "a dictionary of two texts"),
         ([TALK[1], TALK[0]], "refuses the conversation: The system comes first"),
-        ([{"role": "user", "content": "boats " * 260}], "a conversation of at most 255 tokens"),
+        ([{"role": "user", "content": "boats " * 260}], "at most 255 tokens.*begin a new"),
         ([TALK[1], "Hello!"], "at position 0"),
     ],
 )

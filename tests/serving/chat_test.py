@@ -62,6 +62,17 @@ def test_answers_are_those_of_generate(client, task):
         assert answer["choices"][0]["message"]["content"] == task.generate(TALK, number, "greedy")
 
 
+def test_an_answer_ends_where_the_context_is_full(client):
+    messages = [{"role": "user", "content": "b" * 51}]  # which are 58 tokens
+    content = {"model": "talker", "messages": messages, "temperature": 0}
+    answer = client(ADDRESS, content)[1]
+    assert answer["usage"]["completion_tokens"] == 64 + 1 - 58
+    assert answer["choices"][0]["finish_reason"] == "length"
+    *events, _ = client(ADDRESS, {**content, "stream": True})[1].strip().split("\n\n")
+    last = json.loads(events[-1].removeprefix("data: "))
+    assert last["choices"][0]["finish_reason"] == "length"
+
+
 def test_parts_of_text_are_lines(client):
     parts = [{"type": "text", "text": text} for text in ("Hi!", "You?")]
     talks = [[{"role": "user", "content": content}] for content in (parts, "Hi!\nYou?")]

@@ -219,6 +219,22 @@ def test_beam_search_returns_several(generator):
     assert len(set(texts)) == 3
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_an_answer_sees_the_whole_conversation_and_ends_with_the_context(generator):
+    """Unlike the continuation of a text, which sees the end of it."""
+    chat = {"template": "{% for each in messages %}{{ each.content }}{% endfor %}"}
+    model = zoo.TextGenerator(generator.core, generator.tokenizer, opening="\n", chat=chat)
+    talk, other = (
+        [{"role": "user", "content": text}] for text in ("qqq the lazy dog. the qu", "the")
+    )
+    answer, longer = model.continuations([talk, other], 12, "greedy")
+    assert (answer.num_tokens, answer.is_ended, longer.num_tokens) == (9, False, 12)
+    ids = np.concatenate([model.conversation_ids(talk), model.tokens(answer.text)[1:]])
+    logits = model.core(ids[None, :CONTEXT], training=False).numpy()[0, -9:, 3:]
+    assert (logits.argmax(-1) + 3).tolist() == ids[-9:].tolist()
+    assert "".join(model.stream(talk, 12, "greedy")) == answer.text
+
+
 # ------------------------------------------------------------------------------------ stop strings
 
 

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attention import activations
+from keras_attention._keras import BatchNormalization
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -42,7 +43,7 @@ class PatchEmbedding(keras.layers.Layer):
                 use_bias=False,
                 dtype=dtype,
             )
-            norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, dtype=dtype)
+            norm = BatchNormalization(epsilon=1e-5, momentum=0.9, dtype=dtype)
             convolution.build(shape)
             shape = convolution.compute_output_shape(shape)
             norm.build(shape)

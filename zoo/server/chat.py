@@ -23,11 +23,13 @@ def request_of(body, models, limits):
     longest = content.pop("max_completion_tokens", None), content.get("max_tokens")
     content["max_tokens"] = next((x for x in longest if x is not None), limits.new_tokens)
     wanted = completions.completion_of(content, models, limits)
+    task = wanted.model.task
     try:
-        wanted.model.task.conversation_ids(messages)
+        ids = task.conversation_ids(messages)
     except ValueError as error:
         raise Refused(400, str(error)) from error
-    return wanted._replace(prompts=[messages])
+    left = task.core.context_length + 1 - len(ids)  # nothing reads the last token of an answer
+    return wanted._replace(prompts=[messages], max_tokens=min(wanted.max_tokens, left))
 
 
 def answer_of(wanted):

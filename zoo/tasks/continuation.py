@@ -39,7 +39,8 @@ class Continuation:
     """Continues texts for a `TextGenerator`, and holds the functions compiled for it.
 
     Prompt and new tokens share the context of the model. So a text grows in stretches of a quarter
-    of the context, at most 256 tokens. Each stretch starts by reading the end of the text so far.
+    of the context, at most 256 tokens. Each stretch starts by reading the end of the text so far. A
+    conversation is read as a whole: its answer ends where the context is full.
 
     Args:
         model: The `TextGenerator`.
@@ -51,46 +52,51 @@ class Continuation:
         self._compiled_stretch = for_every_form(self._compile_stretch)
         self._compiled_step = for_every_form(self._compile_step)
 
-    def texts(self, prompts, seeds, max_length, sampler, stops, jit_compile):
+    def texts(self, prompts, seeds, max_length, sampler, stops, is_whole, jit_compile):
         """Returns the continuation of each prompt: a `str`, or a list of several hypotheses.
 
         Args:
             prompts: List of int32 arrays of tokens.
             seeds: List of pairs of integers, one for each prompt.
             max_length, sampler, stops, jit_compile: As for `TextGenerator.generate`.
+            is_whole: Whether the prompts are conversations.
 
         Raises:
             ValueError: If the beams do not fit into the context.
         """
         if sampler.num_beams > 1:
-            return self._hypotheses(prompts, seeds, max_length, sampler, stops, jit_compile)
-        found = self.continued(prompts, seeds, max_length, sampler, stops, jit_compile)
+            options = sampler, stops, is_whole, jit_compile
+            return self._hypotheses(prompts, seeds, max_length, *options)
+        found = self.continued(prompts, seeds, max_length, sampler, stops, is_whole, jit_compile)
         return [each.text for each in found]
 
-    def continued(self, prompts, seeds, max_length, sampler, stops, jit_compile=False):
+    def continued(
+        self, prompts, seeds, max_length, sampler, stops, is_whole=False, jit_compile=False
+    ):
         """Returns the `Continued` of each prompt; as `texts`, by a sampler with one beam."""
         ids = [list(prompt) for prompt in prompts]
         results, running = [None] * len(ids), list(range(len(ids)))
         for first in range(0, max_length, self.steps):
-            limit = min(self.steps, max_length - first)
-            found, lengths = self._stretch(
+            found, lengths, limits = self._stretch(
                 [ids[row] for row in running],
                 [seeds[row] for row in running],
                 first,
-                limit,
-                room(self.model.core, self.steps),
+                min(self.steps, max_length - first),
+                self._seen(self.steps, is_whole),
                 sampler,
                 jit_compile,
             )
             going_on = []
-            for row, new, length in zip(running, found[:, 0], lengths[:, 0], strict=True):
+            new_tokens = zip(running, found[:, 0], lengths[:, 0], limits, strict=True)
+            for row, new, length, limit in new_tokens:
                 ids[row] += new[:length].tolist()
                 added = ids[row][len(prompts[row]) :]
                 (text,) = self._texts([added])
                 text, is_stopped = stopping.cut(text, stops)
                 number = self._number_within(added, len(text)) if is_stopped else len(added)
                 results[row] = Continued(text, number, bool(is_stopped or length < limit))
-                if not results[row].is_ended:
+                is_full = is_whole and self._left(ids[row]) < 1
+                if not results[row].is_ended and not is_full:
                     going_on.append(row)
             running = going_on
             if not running:
@@ -106,17 +112,18 @@ class Continuation:
             begin += len(decoder.decode(self.model.tokenizer.piece_bytes(token)))
         return len(tokens)
 
-    def pieces(self, ids, max_length, sampler, seed, stops):
+    def pieces(self, ids, max_length, sampler, seed, is_whole, stops):
         """Yields text after a prompt as soon as it is certain that no stop string begins there.
 
         Args:
             ids: int32 array, the tokens of the prompt.
             max_length, sampler, seed, stops: As for `TextGenerator.stream`.
+            is_whole: Whether the prompt is a conversation.
         """
         tokenizer = self.model.tokenizer
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         waiting = ""
-        for token, _ in self.tokens(ids, max_length, sampler, seed):
+        for token, _ in self.tokens(ids, max_length, sampler, seed, is_whole):
             if token in (tokenizer.end_id, *sampler.end_ids):
                 break
             waiting += decoder.decode(tokenizer.piece_bytes(token))
@@ -130,7 +137,7 @@ class Continuation:
             waiting = waiting[len(ready) :]
         yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
 
-    def tokens(self, ids, max_length, sampler, seed):
+    def tokens(self, ids, max_length, sampler, seed, is_whole):
         """Yields each token that follows a prompt, the end token included.
 
         It ends without one if no token is left: by NaN of the model, or rules that forbid all.
@@ -138,6 +145,7 @@ class Continuation:
         Args:
             ids: int32 array, the tokens of the prompt.
             max_length, sampler, seed: As for `TextGenerator.stream`.
+            is_whole: Whether the prompt is a conversation.
 
         Returns:
             An iterator of `(token, log_probs)`: an `int`, and the model's log-probabilities of all
@@ -147,8 +155,10 @@ class Continuation:
         end_ids = (self.model.tokenizer.end_id, *sampler.end_ids)
         seeds = tf.constant([[seed, 0]], tf.int32)
         added, ids = 0, list(ids)
+        if is_whole:
+            max_length = min(max_length, self._left(ids))
         while added < max_length:
-            prompt = self._padded([ids], room(self.model.core, self.steps))
+            prompt = self._padded([ids], self._seen(self.steps, is_whole))
             context, state = start(tf.constant(prompt))
             past = _past_of_stretch(prompt, self.steps, self.model.prompt_pad_id)
             noise = uniforms(seeds, min(self.steps, max_length - added), added)
@@ -165,7 +175,7 @@ class Continuation:
                 if ids[-1] in end_ids:
                     return
 
-    def _hypotheses(self, prompts, seeds, max_length, sampler, stops, jit_compile):
+    def _hypotheses(self, prompts, seeds, max_length, sampler, stops, is_whole, jit_compile):
         """Returns the results of beam search, which generates a text as a whole."""
         longest = self.model.core.context_length
         if max_length > longest:
@@ -174,13 +184,13 @@ class Continuation:
                 f"at most the context of {longest} tokens. Pass a smaller one, or a sampler with "
                 "one beam."
             )
-        seen = room(self.model.core, max_length)
-        ids, _ = self._stretch(prompts, seeds, 0, max_length, seen, sampler, jit_compile)
+        seen = self._seen(max_length, is_whole)
+        ids, *_ = self._stretch(prompts, seeds, 0, max_length, seen, sampler, jit_compile)
         texts = [[stopping.cut(text, stops)[0] for text in self._texts(each)] for each in ids]
         return texts if sampler.num_return_sequences > 1 else [text for (text,) in texts]
 
     def _stretch(self, ids, seeds, first, limit, seen, sampler, jit_compile):
-        """Adds at most `limit` tokens.
+        """Adds at most `limit` tokens, and no more than there is room for.
 
         Args:
             ids: List of the tokens of each text so far.
@@ -189,16 +199,25 @@ class Continuation:
             seen: Number of tokens of a text that the model sees.
 
         Returns:
-            Arrays of tokens `(texts, n, time)`, and of their numbers `(texts, n)`.
+            Arrays of tokens `(texts, n, time)`, and of their numbers `(texts, n)`; and the largest
+            number possible for each text.
         """
+        limits = [min(limit, self._left(each[-seen:])) for each in ids]
         steps = int(buckets.rounded_up(limit, SIZES, self.model.core.context_length))
         batch = self._padded(ids, seen)
-        batch, seeds, limits = (
-            tf.constant(x, tf.int32) for x in (batch, seeds, [limit] * len(ids))
-        )
+        batch, seeds, rows = (tf.constant(x, tf.int32) for x in (batch, seeds, limits))
         stretch = self._compiled_stretch(sampler, steps, jit_compile)
-        outputs = stretch(batch, seeds, limits, tf.constant(first))
-        return [outputs[name].numpy() for name in ("token_ids", "lengths")]
+        outputs = stretch(batch, seeds, rows, tf.constant(first))
+        return outputs["token_ids"].numpy(), outputs["lengths"].numpy(), limits
+
+    def _seen(self, steps, is_whole):
+        """Returns how many tokens of a text the model sees, before some steps."""
+        core = self.model.core
+        return core.context_length if is_whole else room(core, steps)
+
+    def _left(self, ids):
+        """Returns how many tokens may follow some; nothing reads the last one."""
+        return self.model.core.context_length + 1 - len(ids)
 
     def _padded(self, rows, longest):
         """Returns the ends of rows as int32 `(rows, length)`, left-padded to a few lengths."""

@@ -25,23 +25,27 @@ class Prompts:
         self.fallback_id = tokenizer.end_id if tokenizer.start_id is None else tokenizer.start_id
 
     def of(self, prompts):
-        """Returns the tokens of each prompt, a list of int32 `(length,)`, and whether it was one.
+        """Returns the tokens of prompts, and what they are.
 
         Args:
             prompts: A `str`, a conversation, or a list of either.
+
+        Returns:
+            A list of int32 `(length,)`; whether it was one prompt; and whether they are
+            conversations.
         """
         if is_conversation(prompts):
-            return [self.of_conversation(prompts)], True
+            return [self.of_conversation(prompts)], True, True
         if isinstance(prompts, list | tuple) and prompts and all(map(is_conversation, prompts)):
-            return [self.of_conversation(each) for each in prompts], False
+            return [self.of_conversation(each) for each in prompts], False, True
         prompts, is_one = as_texts(prompts)
-        return [self.of_text(prompt) for prompt in prompts], is_one
+        return [self.of_text(prompt) for prompt in prompts], is_one, False
 
     def of_one(self, prompt):
-        """Returns the tokens of a `str` or of a conversation."""
+        """Returns the tokens of a `str` or of a conversation, and whether it is one."""
         if is_conversation(prompt):
-            return self.of_conversation(prompt)
-        return self.of_text(as_text(prompt=prompt))
+            return self.of_conversation(prompt), True
+        return self.of_text(as_text(prompt=prompt)), False
 
     def of_text(self, prompt):
         """Returns the tokens of a text, truncated to the last ones that there is room for."""
@@ -59,8 +63,12 @@ class Prompts:
         require(self.chat is not None, expected, prompts=messages)
         ids = self.streams.ids(text_of(self.chat, messages)).astype("int32")
         longest = self.context_length - 1
-        expected = f"a conversation of at most {longest} tokens"
-        require(len(ids) <= longest, expected, prompts=messages)
+        if len(ids) > longest:
+            raise ValueError(
+                f"A conversation must have at most {longest} tokens, for a context of "
+                f"{self.context_length}. Received: {len(ids)} tokens. Leave out its first "
+                "messages, or begin a new conversation."
+            )
         return ids
 
     def in_graph(self, requests):

@@ -238,7 +238,8 @@ class TextGenerator(GeneratingTask):
         """Continues texts, or answers conversations.
 
         A continuation depends on the prompt, its index in the list, the sampler and the seed, but
-        not on the other prompts.
+        not on the other prompts. The end of a long text is read, but the whole of a conversation,
+        whose answer ends where the context is full.
 
         Args:
             prompts: A `str` or a list of `str`. Or a conversation, a list of messages such as
@@ -263,8 +264,10 @@ class TextGenerator(GeneratingTask):
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
         sampler = self.sampler(sampler, **options)
-        streams, is_one = self._prompts.of(prompts)
-        run = functools.partial(self._continuation.texts, jit_compile=jit_compile)
+        streams, is_one, is_whole = self._prompts.of(prompts)
+        run = functools.partial(
+            self._continuation.texts, is_whole=is_whole, jit_compile=jit_compile
+        )
         texts = self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
         return texts[0] if is_one else texts
 
@@ -297,8 +300,8 @@ class TextGenerator(GeneratingTask):
         """
         sampler = self.sampler(sampler, **options)
         require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
-        streams, _ = self._prompts.of(prompts)
-        run = self._continuation.continued
+        streams, _, is_whole = self._prompts.of(prompts)
+        run = functools.partial(self._continuation.continued, is_whole=is_whole)
         return self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
 
     def _in_batches(self, run, streams, max_length, sampler, seed, stop, batch_size):
@@ -381,7 +384,7 @@ class TextGenerator(GeneratingTask):
         """
         require(top >= 0, "at least 0", top=top)
         given = self._stepwise(prompt, max_length, sampler, seed, options)
-        _, _, sampler, _ = given
+        _, _, sampler, *_ = given
         end_ids = (self.tokenizer.end_id, *sampler.end_ids)
         tokens = self._continuation.tokens(*given)
         return (written_token(self.tokenizer, *each, end_ids, top) for each in tokens)
@@ -392,7 +395,8 @@ class TextGenerator(GeneratingTask):
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
-        return self._prompts.of_one(prompt), max_length, sampler, seed
+        ids, is_whole = self._prompts.of_one(prompt)
+        return ids, max_length, sampler, seed, is_whole
 
     def conversation_ids(self, messages):
         """Returns the tokens of a conversation, up to where the answer begins."""

@@ -299,7 +299,8 @@ class Tokenizer(TextTokenizer):
     def detokenize(self, token_ids, skip_special_tokens=True, begins_text=True):
         """Joins pieces into texts, as the decoder of the library does.
 
-        Bytes that are not valid UTF-8 become U+FFFD.
+        Bytes that are not valid UTF-8 become U+FFFD. Whole characters stay beside them where tokens
+        are bytes, as in SentencePiece; the library drops those of such a run.
 
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
