@@ -12,6 +12,7 @@ import zoo
 from tests.zoo.conftest import TINY
 from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
 from zoo.losses import TokenCrossentropy
+from zoo.tasks.base import Task
 
 
 def token_losses(labels, logits, label_smoothing=0.0):
@@ -254,6 +255,28 @@ def test_an_interrupted_training_goes_on_in_the_same_order(knows_number_of_batch
     with pytest.raises(InterruptedError):
         train(backup, Interrupted())
     assert train(keras.callbacks.BackupAndRestore(tmp_path / "backup")) == whole[2:]
+
+
+class Numbers(Task):
+    """A task whose data are batches already."""
+
+    def batches(self, x, y=None, **options):
+        return x
+
+
+@pytest.mark.parametrize("accumulated", [None, 2])
+def test_there_are_as_many_steps_as_batches(accumulated):
+    model = Numbers(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)]))
+    model.core.set_weights([np.array([[1.0]])])
+    options = {"weight_decay": 0.5, "gradient_accumulation_steps": accumulated}
+    optimizer = keras.optimizers.SGD(1.0, **options)
+    model.compile(optimizer, loss=lambda _, y_pred: y_pred, weighted_metrics=[])
+    rows = tf.data.Dataset.from_tensor_slices((np.ones((3, 1)), np.zeros((3, 1))))
+    model.fit(rows.batch(1).filter(lambda *row: True), epochs=2, verbose=0)  # of unknown length
+    expected = 1.0
+    for _ in range(6 // (accumulated or 1)):
+        expected = 0.5 * expected - 1.0
+    assert float(model.core.get_weights()[0][0, 0]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):

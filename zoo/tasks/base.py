@@ -17,7 +17,7 @@ from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.storage.weights import require_float
 from zoo.tasks.arguments import FilePath
-from zoo.tasks.epochs import OrderOfEpochs, unknown_number_of_batches
+from zoo.tasks.epochs import OrderOfEpochs, after, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
     refuse_what_needs_arrays,
     require_loss_of_logits,
@@ -253,6 +253,14 @@ class Task(keras.Model, abc.ABC):
         require_rows(x)
         with unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
+
+    def train_step(self, data):
+        with after(data):
+            return super().train_step(data)
+
+    def test_step(self, data):
+        with after(data):
+            return super().test_step(data)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         strategy = self.distribute_strategy
