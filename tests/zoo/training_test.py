@@ -258,25 +258,41 @@ def test_an_interrupted_training_goes_on_in_the_same_order(knows_number_of_batch
 
 
 class Numbers(Task):
-    """A task whose data are batches already."""
+    """Learns from a list of numbers, as a data set of unknown length."""
+
+    def __init__(self):
+        core = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+        super().__init__(core)
+        core.set_weights([np.array([[1.0]])])
 
     def batches(self, x, y=None, **options):
-        return x
+        return tf.data.Dataset.from_tensor_slices((x, y)).batch(1).filter(lambda *batch: True)
 
 
 @pytest.mark.parametrize("accumulated", [None, 2])
 def test_there_are_as_many_steps_as_batches(accumulated):
-    model = Numbers(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)]))
-    model.core.set_weights([np.array([[1.0]])])
+    model = Numbers()
     options = {"weight_decay": 0.5, "gradient_accumulation_steps": accumulated}
     optimizer = keras.optimizers.SGD(1.0, **options)
     model.compile(optimizer, loss=lambda _, y_pred: y_pred, weighted_metrics=[])
-    rows = tf.data.Dataset.from_tensor_slices((np.ones((3, 1)), np.zeros((3, 1))))
-    model.fit(rows.batch(1).filter(lambda *row: True), epochs=2, verbose=0)  # of unknown length
+    model.fit([[1.0]] * 3, [0.0] * 3, epochs=2, verbose=0)
     expected = 1.0
     for _ in range(6 // (accumulated or 1)):
         expected = 0.5 * expected - 1.0
     assert float(model.core.get_weights()[0][0, 0]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_no_steps_stand_for_all_batches():
+    model, seen = Numbers(), []
+    model.compile("sgd", loss="mse", weighted_metrics=[], run_eagerly=True)
+
+    def stop_late(batch, logs):
+        seen.append(batch)
+        model.stop_training = len(seen) > 5
+
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=stop_late)
+    model.fit([[1.0]] * 3, [0.0] * 3, steps_per_epoch=0, callbacks=[stop], verbose=0)
+    assert seen == [0, 1, 2]
 
 
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):

@@ -206,7 +206,7 @@ class Task(keras.Model, abc.ABC):
             # If the first step creates the variables of the optimizer, TensorFlow traces it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-        counted = kwargs.get("steps_per_epoch") is not None
+        counted = bool(kwargs.get("steps_per_epoch"))  # as for Keras, 0 is for all batches
         if counted and not self._is_read_by_step(x):
             train = train.repeat()
         if train is not x and not counted:
