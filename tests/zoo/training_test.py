@@ -295,6 +295,15 @@ def test_no_steps_stand_for_all_batches():
     assert seen == [0, 1, 2]
 
 
+def test_callbacks_may_be_a_list_of_keras():
+    model, seen = Numbers(), []
+    model.compile("sgd", loss="mse", weighted_metrics=[], run_eagerly=True)
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
+    callbacks = keras.callbacks.CallbackList([watch], add_history=True, model=model)
+    history = model.fit([[1.0]], [0.0], epochs=2, callbacks=callbacks)
+    assert seen == history.epoch == [0, 1]
+
+
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):
     with pytest.warns(UserWarning, match='load the model with dtype="mixed_bfloat16"'):
         fresh_model(dtype="bfloat16").compile("adam")

@@ -212,7 +212,7 @@ class Task(keras.Model, abc.ABC):
         if train is not x and not counted:
             callbacks = kwargs.get("callbacks") or []
             if isinstance(callbacks, keras.callbacks.CallbackList):
-                callbacks.append(OrderOfEpochs(train))
+                callbacks.callbacks.append(OrderOfEpochs(train))
             else:
                 callbacks = [*keras.tree.flatten(callbacks), OrderOfEpochs(train)]
             kwargs["callbacks"] = callbacks
