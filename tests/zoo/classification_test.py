@@ -334,6 +334,9 @@ def test_inputs_with_several_labels_have_no_weights_of_labels(model):
     "loss",
     [
         "sparse_categorical_crossentropy",
+        "bce",
+        keras.losses.sparse_categorical_crossentropy,
+        ["CategoricalCrossentropy"],
         "BinaryCrossentropy",
         keras.losses.SparseCategoricalCrossentropy(),
     ],

@@ -12,6 +12,7 @@ import zoo
 from tests.zoo.conftest import TINY
 from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
 from zoo.losses import TokenCrossentropy
+from zoo.tasks.base import Task
 
 
 def token_losses(labels, logits, label_smoothing=0.0):
@@ -254,6 +255,53 @@ def test_an_interrupted_training_goes_on_in_the_same_order(knows_number_of_batch
     with pytest.raises(InterruptedError):
         train(backup, Interrupted())
     assert train(keras.callbacks.BackupAndRestore(tmp_path / "backup")) == whole[2:]
+
+
+class Numbers(Task):
+    """Learns from a list of numbers, as a data set of unknown length."""
+
+    def __init__(self):
+        core = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+        super().__init__(core)
+        core.set_weights([np.array([[1.0]])])
+
+    def batches(self, x, y=None, **options):
+        return tf.data.Dataset.from_tensor_slices((x, y)).batch(1).filter(lambda *batch: True)
+
+
+@pytest.mark.parametrize("accumulated", [None, 2])
+def test_there_are_as_many_steps_as_batches(accumulated):
+    model = Numbers()
+    options = {"weight_decay": 0.5, "gradient_accumulation_steps": accumulated}
+    optimizer = keras.optimizers.SGD(1.0, **options)
+    model.compile(optimizer, loss=lambda _, y_pred: y_pred, weighted_metrics=[])
+    model.fit([[1.0]] * 3, [0.0] * 3, epochs=2, verbose=0)
+    expected = 1.0
+    for _ in range(6 // (accumulated or 1)):
+        expected = 0.5 * expected - 1.0
+    assert float(model.core.get_weights()[0][0, 0]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_no_steps_stand_for_all_batches():
+    model, seen = Numbers(), []
+    model.compile("sgd", loss="mse", weighted_metrics=[], run_eagerly=True)
+
+    def stop_late(batch, logs):
+        seen.append(batch)
+        model.stop_training = len(seen) > 5
+
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=stop_late)
+    model.fit([[1.0]] * 3, [0.0] * 3, steps_per_epoch=0, callbacks=[stop], verbose=0)
+    assert seen == [0, 1, 2]
+
+
+def test_callbacks_may_be_a_list_of_keras():
+    model, seen = Numbers(), []
+    model.compile("sgd", loss="mse", weighted_metrics=[], run_eagerly=True)
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
+    callbacks = keras.callbacks.CallbackList([watch], add_history=True, model=model)
+    history = model.fit([[1.0]], [0.0], epochs=2, callbacks=callbacks)
+    assert seen == history.epoch == [0, 1]
 
 
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):

@@ -17,7 +17,7 @@ from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.storage.weights import require_float
 from zoo.tasks.arguments import FilePath
-from zoo.tasks.epochs import OrderOfEpochs, unknown_number_of_batches
+from zoo.tasks.epochs import OrderOfEpochs, after, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
     refuse_what_needs_arrays,
     require_loss_of_logits,
@@ -206,13 +206,13 @@ class Task(keras.Model, abc.ABC):
             # If the first step creates the variables of the optimizer, TensorFlow traces it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-        counted = kwargs.get("steps_per_epoch") is not None
+        counted = bool(kwargs.get("steps_per_epoch"))  # as for Keras, 0 is for all batches
         if counted and not self._is_read_by_step(x):
             train = train.repeat()
         if train is not x and not counted:
             callbacks = kwargs.get("callbacks") or []
             if isinstance(callbacks, keras.callbacks.CallbackList):
-                callbacks.append(OrderOfEpochs(train))
+                callbacks.callbacks.append(OrderOfEpochs(train))
             else:
                 callbacks = [*keras.tree.flatten(callbacks), OrderOfEpochs(train)]
             kwargs["callbacks"] = callbacks
@@ -253,6 +253,14 @@ class Task(keras.Model, abc.ABC):
         require_rows(x)
         with unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
+
+    def train_step(self, data):
+        with after(data):
+            return super().train_step(data)
+
+    def test_step(self, data):
+        with after(data):
+            return super().test_step(data)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         strategy = self.distribute_strategy

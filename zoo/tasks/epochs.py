@@ -4,6 +4,7 @@ import contextlib
 import warnings
 
 import keras
+import tensorflow as tf
 
 
 class OrderOfEpochs(keras.callbacks.Callback):
@@ -33,3 +34,17 @@ def unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
+
+
+def after(data):
+    """Returns a context in which operations wait for the tensors of a batch.
+
+    When data of unknown length run out, TensorFlow still runs what does not depend on a batch: with
+    weight decay and the count of steps, which gradients are accumulated by, the optimizer takes
+    part of a step.
+
+    Args:
+        data: Structure of tensors; whatever else it holds is ignored.
+    """
+    tensors = tf.nest.flatten(data, expand_composites=True)
+    return tf.control_dependencies(list(filter(tf.is_tensor, tensors)))

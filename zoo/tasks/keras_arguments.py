@@ -17,6 +17,11 @@ INSTEAD = {  # alternatives to arguments that Keras takes with arrays only, not 
     "sample_weight": _WEIGH,
 }
 
+# Functions whose `from_logits` is False by default.
+OF_PROBABILITIES = [
+    getattr(keras.losses, name) for name in dir(keras.losses) if name.endswith("crossentropy")
+]
+
 
 def refuse_what_needs_arrays(validation_split=0.0, **kwargs):
     """Raises a `ValueError` for arguments of `fit` and `evaluate` that raw data do not go with."""
@@ -30,8 +35,10 @@ def refuse_what_needs_arrays(validation_split=0.0, **kwargs):
 
 def require_loss_of_logits(loss):
     """Raises a `ValueError` for a cross-entropy that takes the model's logits for probabilities."""
-    is_named = isinstance(loss, str) and loss.lower().replace("_", "").endswith("crossentropy")
-    if is_named or getattr(loss, "from_logits", True) is False:
+    for each in keras.tree.flatten(loss):
+        each = keras.losses.get(each) if isinstance(each, str) else each  # such as "bce"
+        if each not in OF_PROBABILITIES and getattr(each, "from_logits", True):
+            continue
         raise ValueError(
             "The model returns logits, so `loss` must be a cross-entropy of logits, such as "
             "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or None for the usual "
