@@ -99,7 +99,7 @@ class LinearAttention(ConstantMemory, MemoryAttention, Approximation):
         Returns:
             Tensor `(batch, heads, length, num_features)`, float32.
         """
-        return ops.where(x > 0, ops.log1p(ops.relu(x)), x)  # exp(x) below 0, 1 + x above
+        return ops.where(x > 0, ops.log(1.0 + ops.relu(x)), x)  # tf2onnx has no log1p
 
     def _empty_memory(self, value):
         one = self.prepare(value[:, :1])

@@ -60,7 +60,7 @@ class Kerple(Position):
         distance = ops.cast(distance, "float32")
         growth = ops.cast(self.growth, "float32")
         if self.kind == "logarithmic":
-            penalty = ops.log1p(ops.softplus(growth) * distance)
+            penalty = ops.log(1.0 + ops.softplus(growth) * distance)  # tf2onnx has no log1p
         else:
             # A power of 0 is 0, but its gradient would be NaN.
             is_other = distance > 0
