@@ -27,6 +27,7 @@ from keras_attention import (
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("notebooks/reference/*.md")]
 IMAGES = ROOT / "notebooks" / "reference" / "images"
 PACKAGES = [
     *(keras_attention, alignments, compute, drop_in, masks, normalizers, positions, scores),
@@ -120,6 +121,20 @@ def test_names_of_classes_are_found_whole(site):
     for name in ("BigBird", "MultiHeadAttention", "ONNX", "LiteRT"):
         assert separator.split(name) == [name]
     assert separator.split("multi-head, scaled_dot") == ["multi", "head", "scaled", "dot"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_compile_the_models_they_train(page):
+    """Also those of the Hub, which no test loads."""
+    text, compiled = page.read_text(encoding="utf-8"), set()
+    blocks = re.findall(r"^```py(?:thon)?\n(.*?)^```", text, re.S | re.M)
+    for name, call in re.findall(r"^(\w+)( = zoo\.load|\.\w+)\(", "".join(blocks), re.M):
+        if call == ".compile":
+            compiled.add(name)
+        elif call == " = zoo.load":
+            compiled.discard(name)
+        elif call in (".fit", ".evaluate"):
+            assert name in compiled, f"{name}{call}"
 
 
 def test_the_example_of_the_contributors_guide_runs():

@@ -157,8 +157,8 @@ class Embedder(EncodingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` and `y` are not such pairs, a batch would be a single pair, or
-                `negatives` are not one for each pair.
+            ValueError: If `x` and `y` are not such pairs, `batch_size` is 1, or `negatives` are not
+                one for each pair.
         """
         require_negatives("Embedder", batch_size)
         kind = "images" if self.takes_images else "texts"

@@ -150,7 +150,7 @@ class Matcher(Task):
             their captions; labels `(images, texts)` mark the pairs that belong together.
 
         Raises:
-            ValueError: If an argument is out of range, or a batch would be a single image.
+            ValueError: If an argument is out of range, such as a `batch_size` of 1.
         """
         require_negatives("Matcher", batch_size)
         require_positive_integers_or_none("Matcher", captions_per_image=captions_per_image)
