@@ -285,21 +285,6 @@ def test_what_is_hidden_is_hidden_in_onnx(tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.full
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf2onnx")
-def test_logarithms_are_known_to_onnx(tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    inputs = keras.Input((None, 4))
-    linear = LinearAttention(2, 3)(inputs, inputs)
-    model = keras.Model(inputs, MultiHeadAttention(2, 3, position="kerple")(linear, linear))
-    x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
-    expected = model(x)
-    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
-    graph = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    (found,) = graph.run(None, {graph.get_inputs()[0].name: x})
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 class Every(masks.Mask):
     """A mask of one's own that does not say how it is saved."""
 
