@@ -180,9 +180,11 @@ class Task(keras.Model, abc.ABC):
                 `batch_size`.
             **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. After
                 `initial_epoch`, or Keras' `BackupAndRestore`, the order of the data is that of the
-                epoch. With `steps_per_epoch`, each epoch continues where the last one stopped, and
-                lists start again when all of their batches were seen; for a data set call
-                `repeat()`, except for one that `batches` reads at once.
+                epoch; without them, each call begins with the same order for the same `seed`. With
+                `steps_per_epoch`, each epoch continues where the last one stopped, but a call
+                always begins with the first batches, and lists start again when all of their
+                batches were seen; for a data set call `repeat()`, except for one that `batches`
+                reads at once.
 
         Returns:
             A `keras.callbacks.History`.
