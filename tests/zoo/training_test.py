@@ -295,6 +295,16 @@ def test_no_steps_stand_for_all_batches():
     assert seen == [0, 1, 2]
 
 
+def test_an_empty_data_set_is_warned_of():
+    model = Numbers()
+    model.compile("sgd", loss="mse", weighted_metrics=[])
+    empty = model.batches([[1.0]], [0.0]).map(lambda x, y: (x, y, tf.ones_like(y))).take(0)
+    with pytest.warns(UserWarning, match="The data set is empty"):
+        model.fit(empty, verbose=0)
+    with pytest.warns(UserWarning, match="The data set is empty"):
+        model.evaluate(empty, verbose=0)
+
+
 def test_callbacks_may_be_a_list_of_keras():
     model, seen = Numbers(), []
     model.compile("sgd", loss="mse", weighted_metrics=[], run_eagerly=True)

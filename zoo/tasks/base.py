@@ -17,7 +17,7 @@ from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.storage.weights import require_float
 from zoo.tasks.arguments import FilePath
-from zoo.tasks.epochs import OrderOfEpochs, after, unknown_number_of_batches
+from zoo.tasks.epochs import NO_BATCHES, OrderOfEpochs, after, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
     refuse_what_needs_arrays,
     require_loss_of_logits,
@@ -180,9 +180,11 @@ class Task(keras.Model, abc.ABC):
                 `batch_size`.
             **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. After
                 `initial_epoch`, or Keras' `BackupAndRestore`, the order of the data is that of the
-                epoch. With `steps_per_epoch`, each epoch continues where the last one stopped, and
-                lists start again when all of their batches were seen; for a data set call
-                `repeat()`, except for one that `batches` reads at once.
+                epoch; without them, each call begins with the same order for the same `seed`. With
+                `steps_per_epoch`, each epoch continues where the last one stopped, but a call
+                always begins with the first batches, and lists start again when all of their
+                batches were seen; for a data set call `repeat()`, except for one that `batches`
+                reads at once.
 
         Returns:
             A `keras.callbacks.History`.
@@ -217,7 +219,11 @@ class Task(keras.Model, abc.ABC):
                 callbacks = [*keras.tree.flatten(callbacks), OrderOfEpochs(train)]
             kwargs["callbacks"] = callbacks
         with contextlib.nullcontext() if counted else unknown_number_of_batches():
-            return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+            options = {"validation_data": validation_data, "shuffle": False, **kwargs}
+            history = super().fit(train, **options)
+        if history.epoch and "loss" not in history.history:
+            warnings.warn(NO_BATCHES, stacklevel=2)
+        return history
 
     def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Returns the loss and the metrics on raw data.
@@ -233,7 +239,10 @@ class Task(keras.Model, abc.ABC):
         refuse_what_needs_arrays(**kwargs)
         batches = self._batches(x, y, batch_size=batch_size, **weights)
         with unknown_number_of_batches():
-            return super().evaluate(batches, **kwargs)
+            found = super().evaluate(batches, **kwargs)
+        if found in ([], {}):
+            warnings.warn(NO_BATCHES, stacklevel=2)
+        return found
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns the outputs of the core for batches of tensors, like `keras.Model.predict`.

@@ -6,6 +6,8 @@ import warnings
 import keras
 import tensorflow as tf
 
+NO_BATCHES = "The data set is empty: nothing was learned from it, or measured on it."
+
 
 class OrderOfEpochs(keras.callbacks.Callback):
     """Begins with the order of the first epoch that is trained, after `initial_epoch` of `fit` or
