@@ -39,7 +39,8 @@ class BeamSampler(Sampler):
         length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favors
             long hypotheses, below 0 short ones, since log-probabilities are negative. From -10 to
             10: larger powers of the length overflow.
-        num_return_sequences: Number of hypotheses to return per row, best first.
+        num_return_sequences: Number of hypotheses to return per row, best first. They differ in
+            their tokens, not always in their texts.
         exact: If True, stop a row when no further hypothesis can change the result, which for a
             positive `length_penalty` is often only at the maximum length. If False, stop it when no
             live hypothesis would enter the result by ending with its next token: this is much
