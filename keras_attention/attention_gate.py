@@ -138,7 +138,9 @@ class AttentionGate(FeatureMapAttention):
         added = self.gate_projection(gate)
         if 0 not in x.shape:  # PyTorch cannot convolve an empty map
             # Of sizes that were unknown before, unequal ones must not be broadcast.
-            added = added + ops.reshape(self.convolution(x), shape_of(added))
+            of_x = self.convolution(x)
+            of_gate = ops.broadcast_to(added, shape_of(of_x))
+            added = of_gate + ops.broadcast_to(of_x, shape_of(added))
         weights = ops.sigmoid(ops.cast(self.score(ops.relu(added)), "float32"))
         seen = both(None if mask is None else _of_cells(mask, strides), gate_mask)
         if seen is None:

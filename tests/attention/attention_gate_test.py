@@ -163,6 +163,16 @@ def test_sizes_that_do_not_fit_are_never_broadcast(size, coarse):
         tf.function(layer, input_signature=shapes)(tf.ones((1, size, 4)), tf.ones((1, coarse, 5)))
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="knows no other sizes")
+def test_rows_are_never_columns():
+    import tensorflow as tf
+
+    layer = varied(AttentionGate(3, strides=1), (None, None, None, 4), (None, None, None, 5))
+    shapes = [tf.TensorSpec([None, None, None, channels]) for channels in (4, 5)]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.function(layer, input_signature=shapes)(tf.ones((1, 1, 6, 4)), tf.ones((1, 6, 1, 5)))
+
+
 @pytest.mark.full
 def test_compiled_equals_eager():
     x, gate, mask = inputs("image")

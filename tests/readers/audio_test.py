@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.io import wavfile
 
+from zoo.readers import audio
 from zoo.readers.audio import read_sounds, resample, sound_bytes
 from zoo.readers.log_mel import log_mel
 from zoo.readers.sound_reader import SoundReader
@@ -149,6 +150,14 @@ def test_resampling_equals_its_sum(old, new):
         expected[place] = sharpness * (wave * np.sinc(x) * window).sum()
     found = resample(tf.constant(WAVE[:300]), old, new)
     np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("taps", [1, 999])
+def test_resampling_in_parts_is_resampling(taps, monkeypatch):
+    """The taps of all samples at once, of 30 seconds at 192 kHz, would take a gigabyte."""
+    expected = resample(tf.constant(WAVE), 3, 2)
+    monkeypatch.setattr(audio, "TAPS_AT_ONCE", taps)
+    np.testing.assert_array_equal(resample(tf.constant(WAVE), 3, 2), expected)
 
 
 def test_resampling_keeps_tones_that_both_rates_can_tell():

@@ -16,6 +16,7 @@ from zoo.readers.wav import RATES, read_wav, write_wav
 ZEROS = 6  # of the sinc on each side of a sample, as torchaudio has it
 ROLL_OFF = 0.99  # of the highest frequency that both rates can tell
 MOST_CHANNELS = 32
+TAPS_AT_ONCE = 2**20  # of a resampled sound, which bounds the memory
 LOUDEST = 2.0  # of floats, which a resampled sound may be a little beyond 1
 
 
@@ -106,10 +107,18 @@ def resample(wave, old_rate, new_rate):
     kernels = sinc * window * tf.cast(sharpness, tf.float32)
 
     count = -(-tf.size(wave, tf.int64) * new // old)
-    stands = tf.range(count) * old  # in parts of which `new` are a sample
     padded = tf.pad(wave, [[reach, reach + 2]])
-    neighbours = tf.gather(padded, (stands // new)[:, None] + offsets + reach)
-    return tf.reduce_sum(neighbours * tf.gather(kernels, stands % new), axis=1)
+    part = tf.clip_by_value(TAPS_AT_ONCE // tf.size(offsets, tf.int64), 1, tf.maximum(count, 1))
+
+    def samples(first):
+        places = tf.clip_by_value(tf.range(first, first + part), 0, tf.maximum(count - 1, 0))
+        stands = places * old  # in parts of which `new` are a sample
+        neighbours = tf.gather(padded, (stands // new)[:, None] + offsets + reach)
+        return tf.reduce_sum(neighbours * tf.gather(kernels, stands % new), axis=1)
+
+    firsts = tf.range(0, tf.maximum(count, 1), part)
+    parts = tf.map_fn(samples, firsts, parallel_iterations=1, fn_output_signature=tf.float32)
+    return tf.reshape(parts, [-1])[:count]
 
 
 def _greatest_common_divisor(first, second):
