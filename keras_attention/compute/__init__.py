@@ -5,6 +5,10 @@
 needs one whose rows it can sum up tile by tile: softmax, softmax-one or sum. `"fused"` needs the
 score `"scaled_dot"` with softmax, and neither a position that adds to the scores, nor a soft cap,
 nor dropout. `"auto"` uses the reference where they do not fit.
+
+With JAX, take Jacobians in reverse mode, `jax.jacrev`. Softmax with a mask, `"blocked"` and
+`"chunked"` have gradients of their own, so `jax.jvp` and `jax.jacfwd` of a layer raise a
+`TypeError`. `jax.hessian` works, since it takes the gradient first.
 """
 
 import math
