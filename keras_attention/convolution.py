@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._dense import Dense
+from keras_attention._depthwise import DepthwiseConv1D
 from keras_attention._keras import BatchNormalization, is_recomputed
 from keras_attention._layer import ChecksArguments, as_floats, padding_mask, require_sequence
 from keras_attention._recompute import Recomputable
@@ -86,7 +87,7 @@ class ConvolutionModule(ChecksArguments, Recomputable):
         size, options = x_shape[-1], {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         with keras.RematScope(mode=None):
             self.inner = Dense(2 * size, name="inner", **options)
-            self.depthwise = keras.layers.DepthwiseConv1D(
+            self.depthwise = DepthwiseConv1D(
                 self.kernel_size,
                 padding="same",
                 data_format="channels_last",

@@ -15,6 +15,7 @@ from keras_attention._checks import (
     require_positive_integers,
     require_positive_integers_or_none,
 )
+from keras_attention._depthwise import DepthwiseConv2D
 from keras_attention._memory import Memory, MemoryAttention
 from keras_attention.compute import landmarks
 
@@ -107,7 +108,7 @@ class NystromAttention(MemoryAttention, Approximation):
         self._build_projections(query_shape, value_shape, key_shape)
         if self.kernel_size is not None:
             with keras.RematScope(mode=None):
-                self.convolution = keras.layers.DepthwiseConv2D(
+                self.convolution = DepthwiseConv2D(
                     (self.kernel_size, 1),
                     padding="same",
                     data_format="channels_last",

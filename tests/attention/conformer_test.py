@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import ConformerBlock, ConvolutionModule
+from keras_attention._depthwise import DepthwiseConv1D, DepthwiseConv2D
 from keras_attention._keras import get_keras_mask
 from keras_attention.positions import Rotary
 from tests.attention import oracle
@@ -231,6 +232,19 @@ def test_nothing_is_learned_where_nothing_is_seen(has_mask):
         np.testing.assert_allclose(new, old, rtol=1e-6)
     found = weight_gradients(layer, x, mask=mask, training=True)
     assert all(np.isfinite(oracle.float64(each)).all() for each in found.values())
+
+
+@pytest.mark.parametrize("kind", [DepthwiseConv1D, DepthwiseConv2D])
+def test_a_kernel_learns_nothing_from_an_empty_batch(kind):
+    """TensorFlow hands out memory as it is for the gradient of a depthwise kernel."""
+    layer = kind(3, padding="same", use_bias=False)
+    shape = (5,) * layer.rank + (SIZE,)
+    layer.build((None, *shape))
+    for _ in range(20):
+        freed = [ops.full((*layer.kernel.shape, 1), np.nan) + 0.0 for _ in range(20)]
+        del freed
+        (found,) = weight_gradients(layer, np.ones((0, *shape), "float32")).values()
+        np.testing.assert_array_equal(oracle.float64(found), 0.0)
 
 
 def test_channels_are_last_even_if_those_of_images_are_first():

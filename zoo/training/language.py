@@ -11,6 +11,7 @@ from zoo.learning.job import LEARNED, Job, learned
 from zoo.loading import build
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
+from zoo.training.calibration import best_output_scale
 from zoo.training.distillation import with_swapped_words
 from zoo.training.evaluation import evaluate_language_model, language_model_quality
 
@@ -84,7 +85,8 @@ class LanguageRecipe:
         """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
-            train_text, validation_text: Two `str`; the latter is not used for model selection.
+            train_text, validation_text: Two `str`; the latter only chooses the factor of the
+                logits, see `zoo.training.calibration.best_output_scale`.
             run_dir: Folder of the run. What is learned is in `learning` and, for each teacher, in
                 `teacher_1` and so on, see `zoo.learning`.
 
@@ -99,9 +101,13 @@ class LanguageRecipe:
                 learned(folder, functools.partial(teacher.make_job, train_text))
             return self.make_job(train_text)
 
+        weights = learned(run_dir / "learning", make)
         trained = self._build("float32")
-        trained.core.load_weights(learned(run_dir / "learning", make))
-        return trained
+        trained.core.load_weights(weights)
+        scale = best_output_scale(trained, validation_text)
+        calibrated = self._build("float32", output_scale=scale)
+        calibrated.core.load_weights(weights)
+        return calibrated
 
     def make_job(self, text):
         """Returns the `zoo.learning.job.Job` of a run, and its arrays."""
@@ -162,7 +168,7 @@ class LanguageRecipe:
             "citation": "Karpathy 2015, The Unreasonable Effectiveness of Recurrent Neural Networks"
             " (https://karpathy.github.io/2015/05/21/rnn-effectiveness/)",
         }
-        chosen_by = "the last epoch is kept"
+        chosen_by = "the last epoch is kept; output_scale has the lowest loss on validation"
         return {
             "variant": "character-level",
             "data": data,
@@ -184,6 +190,7 @@ class LanguageRecipe:
             )
         return keras.optimizers.AdamW(schedule, beta_2=0.99, **common)
 
-    def _build(self, dtype):
+    def _build(self, dtype, **options):
         tokenizer = ByteBPETokenizer([], prefix_space=False)
-        return build(self.architecture, tokenizer, dtype, opening=self.opening, **self.overrides)
+        options |= self.overrides
+        return build(self.architecture, tokenizer, dtype, opening=self.opening, **options)
