@@ -345,8 +345,7 @@ def test_a_shipped_model_is_small_and_works(name):
     if info.task == "translation":
         assert "Mann" in model.translate("A man rides a bike.", "greedy")
     elif info.task == "language model":
-        scores = model.score("ROMEO:\nWhat, ho!")  # the quickstart generates with it
-        assert np.exp(scores.log_probs[0][-1]) > 0.5
+        assert model.score("ROMEO:\nWhat, ho!").perplexity < 4  # a random guess has 65
     elif info.task == "speech recognition":
         words = model.transcribe((np.sin(np.arange(4000) / 4), 8000)).split()
         assert set(words) <= set(spoken_numbers.WORDS)
