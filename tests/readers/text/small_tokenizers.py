@@ -98,6 +98,14 @@ def qwen2():
     return _byte_level(_by_pattern(pretokenizers.QWEN2), normalizers.NFC())
 
 
+def gpt4o():
+    return _byte_level(_by_pattern(pretokenizers.GPT4O))
+
+
+def mistral_nemo():
+    return _byte_level(_by_pattern(pretokenizers.TEKKEN))
+
+
 def bloom():
     return _byte_level(_by_pattern(pretokenizers.BLOOM))
 
@@ -184,6 +192,8 @@ def gemma():
     """Byte-fallback BPE over whole texts, whose runs of line ends and spaces are added tokens."""
     definition = json.loads(llama2(scheme="never").to_str())
     definition["pre_tokenizer"] = None
+    vocabulary = definition["model"]["vocab"]
+    vocabulary["\t"] = vocabulary.pop("<0x09>")  # as in Gemma and Gemma 2
     library = tokenizers.Tokenizer.from_str(json.dumps(definition))
     library.normalizer = normalizers.Replace(" ", "▁")
     library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -225,6 +235,8 @@ ALL = {
     "roberta": roberta,
     "llama3": llama3,
     "qwen2": qwen2,
+    "gpt4o": gpt4o,
+    "mistral_nemo": mistral_nemo,
     "bloom": bloom,
     "gpt_neox": gpt_neox,
     "gemma": gemma,
@@ -239,14 +251,27 @@ ALL = {
 
 
 @functools.cache
-def sentencepiece_model(**options):
+def sentencepiece_model(runs_of_spaces=False, **options):
     """A model of SentencePiece, trained here, as bytes."""
     model = io.BytesIO()
     defaults = {"vocab_size": 600, "hard_vocab_limit": False, "character_coverage": 0.98}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS), model_writer=model, minloglevel=2, **defaults | options
     )
-    return model.getvalue()
+    return _with_runs_of_spaces(model.getvalue()) if runs_of_spaces else model.getvalue()
+
+
+def _with_runs_of_spaces(model):
+    """As in Llama and Mistral: runs of spaces are pieces, all with the same lowest score."""
+    from sentencepiece import sentencepiece_model_pb2  # here, as few tests need it
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    for size in (2, 3, 4, 5, 6, 8):
+        proto.pieces.add(piece="▁" * size, score=-1e9)
+    for piece in proto.pieces:
+        if piece.piece == "▁":
+            piece.score = -1e9
+    return proto.SerializeToString()
 
 
 def nmt_nfkc():

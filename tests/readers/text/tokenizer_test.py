@@ -33,6 +33,12 @@ SENTENCEPIECE = {
     },
     "bpe": {"model_type": "bpe"},
     "bpe_bytes": {"model_type": "bpe", "byte_fallback": True, "vocab_size": 900},
+    "bpe_runs": {
+        "model_type": "bpe",
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "runs_of_spaces": True,
+    },
 }
 
 
@@ -77,7 +83,7 @@ def check_sentencepiece(options, count, line, path):
     check_equal(in_batches(ours.tokenize, texts), library.encode(texts), texts)
 
 
-@pytest.mark.parametrize("name", full(SENTENCEPIECE, ("unigram_bytes", "bpe_bytes")))
+@pytest.mark.parametrize("name", full(SENTENCEPIECE, ("unigram_bytes", "bpe_bytes", "bpe_runs")))
 def test_ids_equal_sentencepiece(name, tmp_path):
     check_sentencepiece(SENTENCEPIECE[name], FEW, 1000, tmp_path / "small.model")
 

@@ -35,7 +35,8 @@ class BytePairs(tf.Module):
         ignore_merges: Whether a word that is a piece stays whole, regardless of the merges.
 
     Raises:
-        ValueError: If a merge joins pieces that are not in the vocabulary.
+        ValueError: If a merge joins pieces that are not in the vocabulary, or a piece of
+            `byte_fallback` is missing.
     """
 
     def __init__(
@@ -69,14 +70,9 @@ class BytePairs(tf.Module):
                 if len(piece) == 1:
                     ids[ord(piece)] = number
             self._character_ids = CharacterTable(ids)
-            fallback = [f"<0x{byte:02X}>" for byte in range(256)]
-            self._has_fallback = byte_fallback and all(each in vocabulary for each in fallback)
-            if byte_fallback and not self._has_fallback:
-                raise ValueError(
-                    "byte_fallback needs the pieces <0x00> to <0xFF> in the vocabulary."
-                )
+            self._has_fallback = byte_fallback
             if byte_fallback:
-                self._byte_ids = constant([vocabulary[each] for each in fallback], tf.int64)
+                self._byte_ids = constant(_ids_of_bytes(vocabulary), tf.int64)
         self._known = None
         words = self._whole_words(vocabulary)
         if not ignore_merges:
@@ -168,6 +164,24 @@ def _numbered(merges, vocabulary):
         pairs.append((vocabulary[left], vocabulary[right]))
         merged.append(vocabulary[left + right])
     return np.array(pairs, np.int64).reshape(-1, 2).T, merged
+
+
+def _ids_of_bytes(vocabulary):
+    """Returns the ids of the 256 bytes of unknown characters.
+
+    A byte that is a character of its own needs no other piece, such as the tab of Gemma.
+    """
+    ids = []
+    for byte in range(256):
+        pieces = [f"<0x{byte:02X}>", *([chr(byte)] if byte < 128 else [])]
+        found = [vocabulary[piece] for piece in pieces if piece in vocabulary]
+        if not found:
+            raise ValueError(
+                "byte_fallback needs the pieces <0x00> to <0xFF> in the vocabulary. "
+                f"{pieces[0]} is missing."
+            )
+        ids.append(found[0])
+    return ids
 
 
 def _is_utf8(word):

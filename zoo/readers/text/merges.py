@@ -16,8 +16,8 @@ class Merges(tf.Module):
         pairs: Ids of the symbols of each pair, `[2, merges]`, by decreasing priority.
         merged: Id of the symbol that each pair becomes, `[merges]`.
         num_ids: Number of ids.
-        ranks: Integers from 0, ascending, if several pairs that become the same symbol have the
-            same priority: then the left one is merged first. `None` if all differ.
+        ranks: Integers from 0, ascending, if several pairs have the same priority: then the left
+            one is merged first. `None` if all differ.
     """
 
     def __init__(self, pairs, merged, num_ids, ranks=None):
@@ -63,7 +63,8 @@ class Merges(tf.Module):
                 allowed &= tf.random.stateless_uniform(tf.shape(left), step_seed) >= dropout
             ranks = tf.where(allowed, ranks, _NO_MERGE)
             best = tf.math.unsorted_segment_min(ranks, pair_owners, num_words)
-            chosen = (ranks < _NO_MERGE) & (ranks == tf.gather(best, pair_owners))
+            is_best = _rank(ranks) == tf.gather(_rank(best), pair_owners)
+            chosen = (ranks < _NO_MERGE) & is_best
             chosen = self._without_overlaps(chosen, pair_owners, num_words)
             merged = tf.bitwise.bitwise_and(ranks, (1 << _ID_BITS) - 1)
             symbols = tf.concat([tf.where(chosen, merged, left), symbols[-1:]], axis=0)
@@ -100,6 +101,10 @@ class Merges(tf.Module):
         gaps_so_far = tf.cumsum(tf.cast(~chosen, tf.int32))
         last_gap = tf.gather(tf.concat([[-1], gaps], axis=0), gaps_so_far)  # [pairs]
         return chosen & ((places - last_gap) % 2 == 1)
+
+
+def _rank(value):
+    return tf.bitwise.right_shift(value, tf.constant(_ID_BITS, tf.int64))
 
 
 def _later_merges_are_less_urgent(pairs, merged, ranks, num_ids):

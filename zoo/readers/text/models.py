@@ -105,20 +105,21 @@ def _sentencepiece_unigram(definition, vocabulary, is_byte_level):
 
 
 def _sentencepiece_bpe(definition, vocabulary, is_byte_level):
-    """Any two pieces that make a piece are merged, the piece with the best score first."""
+    """Any two pieces that make a piece are merged, the piece with the best score first.
+
+    Of pieces with equal scores, such as the runs of spaces of Llama, the left one comes first.
+    """
     pieces = [(piece, score) for piece, score, kind in definition["vocab"] if kind == NORMAL]
     pieces.sort(key=lambda piece: -piece[1])
-    scores = [score for piece, score in pieces if len(piece) > 1]
-    if len({*scores}) < len(scores):
-        raise ValueError("SentencePiece BPE with pieces of equal scores is not implemented.")
     normal = {piece for piece, _ in pieces}
+    rank_of = {score: rank for rank, score in enumerate(dict.fromkeys(dict(pieces).values()))}
     merges, ranks = [], []
-    for rank, (piece, _) in enumerate(pieces):
+    for piece, score in pieces:
         for cut in range(1, len(piece)):
             left, right = piece[:cut], piece[cut:]
             if left in normal and right in normal:
                 merges.append((left, right))
-                ranks.append(rank)
+                ranks.append(rank_of[score])
     return BytePairs(
         vocabulary,
         merges,

@@ -17,11 +17,26 @@ LLAMA3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+_CASED = (  # of "ATTENTIONLayers", "ATTENTION" and "Layers" are words
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%(ends)s"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%(ends)s"
+    r"|%(digits)s| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+GPT4O = _CASED % {"ends": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "digits": r"\p{N}{1,3}"}
+TEKKEN = _CASED % {"ends": "", "digits": r"\p{N}"}
 CLIP = (
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 )
 BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"  # an inner class, which only adds its characters
-_PATTERNS = {"GPT-2": GPT2, "Llama 3": LLAMA3, "Qwen 2": QWEN2, "CLIP": CLIP, "BLOOM": BLOOM}
+_PATTERNS = {
+    "GPT-2": GPT2,
+    "Llama 3": LLAMA3,
+    "Qwen 2": QWEN2,
+    "GPT-4o": GPT4O,
+    "Mistral NeMo": TEKKEN,
+    "CLIP": CLIP,
+    "BLOOM": BLOOM,
+}
 _LAST_SPACES = r"\s+(?!\S)|"  # RE2 has no lookahead
 _END = b"\xff"
 
