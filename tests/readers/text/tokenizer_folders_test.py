@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tokenizers import processors
 
 from tests.readers.text import small_tokenizers
 from tests.readers.text.comparison import check_equal, full, in_batches
@@ -140,6 +141,21 @@ def test_gemma_folder(tmp_path):
     expected = theirs(texts)["input_ids"]
     check_equal(ours.encode(texts, dense=False).token_ids.to_list(), expected, texts)
     assert (ours.pad_id, ours.end_id, ours.start_id) == (0, 1, 2)
+
+
+def test_a_llama_of_bytes_is_read_as_written(tmp_path):
+    """As in transformers, which knows by the file that the class of DeepSeek's cannot be right."""
+    transformers = pytest.importorskip("transformers")
+    library = small_tokenizers.llama3()
+    library.post_processor = processors.ByteLevel(trim_offsets=False)
+    library.save(str(tmp_path / "tokenizer.json"))
+    config = {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}
+    config |= {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    texts = hostile_texts(50)
+    expected = transformers.AutoTokenizer.from_pretrained(tmp_path)(texts)["input_ids"]
+    found = read_tokenizer(tmp_path).encode(texts, dense=False).token_ids.to_list()
+    check_equal(found, expected, texts)
 
 
 def test_marian_folder(tmp_path):

@@ -178,8 +178,12 @@ def _kind(folder, config):
 
 
 def _require_same_template(definition, config, kind):
-    """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
-    if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
+    """Classes of Llama and Gemma rebuild the template from options; the file must agree.
+
+    That of a model of bytes is used as it is, such as DeepSeek's.
+    """
+    rebuilds = kind in ("Llama", "CodeLlama", "Gemma", "Siglip2") and "add_bos_token" in config
+    if not rebuilds or (definition.get("decoder") or {}).get("type") == "ByteLevel":
         return
     processor = definition.get("post_processor") or {}
     single = [
