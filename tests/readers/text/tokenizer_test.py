@@ -18,7 +18,7 @@ from zoo.readers.text.charsmap import Charsmap
 from zoo.readers.text.sentencepiece_files import read_model
 
 FEW, MANY = 100, 20000
-ORDINARY = ("bert_uncased", "gpt2", "llama3", "llama2")
+ORDINARY = ("bert_uncased", "gpt2", "llama3", "llama2", "gemma")
 SENTENCEPIECE = {
     "unigram": {},
     "unigram_bytes": {"byte_fallback": True, "vocab_size": 900},
